@@ -1,8 +1,8 @@
 """Effects of changed definitions on the subscriber tables. Pure.
 
-Each subscriber table has a fingerprint of everything that decides which rows it holds. It is kept
-with the watermark and shows, after any restart, which tables have rows from a definition other than
-the one in force.
+Each subscriber table has a fingerprint of everything that decides which rows it holds. The
+fingerprint is stored with the watermark; after a restart it shows which tables were filled under
+another definition than the one in force.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gateway.definitions.tables.remembered import describe, has_same_key, relati
 __all__ = ["attached", "copy_states", "ended_states", "fingerprint_of", "key_of_copy"]
 
 _MIXED = "~"
-"""Suffix of a fingerprint: some rows of the table may stem from an earlier definition."""
+"""Suffix of the fingerprint of a table that may have rows from an earlier definition."""
 
 TableKey = tuple[str, str, str]
 """Key of a table: subscription, schema, table."""
@@ -29,10 +29,10 @@ TableKey = tuple[str, str, str]
 def fingerprint_of(plan: Plan, copy: TableCopy) -> str:
     """Return 16 hex digits that differ if the table would hold other rows or columns.
 
-    The names of publications do not count, nor does a column added to a table without a column
-    list: neither changes which rows there are.
+    The names of publications are left out, and so is a column that is added to a table without a
+    column list: neither changes which rows the table holds.
     """
-    said = {
+    definition = {
         "copy": sorted(clause.text for clause in copy.filters),
         "stream": sorted(
             {
@@ -52,7 +52,7 @@ def fingerprint_of(plan: Plan, copy: TableCopy) -> str:
             }
         ),
     }
-    return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(definition).encode()).hexdigest()[:16]
 
 
 def copy_states(
@@ -79,7 +79,7 @@ def copy_states(
         names: Topic names, see `gateway.core.names.topic_of`; None if topics stay unchanged.
     """
     known = {(state.subscription, state.schema, state.table): state for state in states}
-    found = []
+    result = []
     copied = {(copy.subscription, copy.target_oid) for copy in plan.copies}
     for copy in plan.copies:
         key, fingerprint = key_of_copy(plan, copy), fingerprint_of(plan, copy)
@@ -95,16 +95,15 @@ def copy_states(
         if state is not None and state.topic != topic and names is not None:
             state = None
         if state is not None and not (state.state == "copying" and attached(state, taken)):
-            state = replace(
-                state, taken=taken
-            )  # otherwise `requests.apply_requests` detects attached partitions
+            # In the other case `requests.apply_requests` detects the attached partitions.
+            state = replace(state, taken=taken)
         if state is not None and state.definition.removesuffix(_MIXED) == fingerprint:
-            found.append(state)
+            result.append(state)
         elif state is not None and state.state == "ready" and not reconcile:
-            found.append(replace(state, definition=_adopted(state.definition, fingerprint)))
+            result.append(replace(state, definition=_adopted(state.definition, fingerprint)))
         else:
             pending = CopyState(*key, "pending", definition=fingerprint, oid=oid, taken=taken)
-            found.append(replace(pending, topic=topic))
+            result.append(replace(pending, topic=topic))
     subscriptions = {subscription.name for subscription in plan.subscriptions}
     for table in plan.held:
         key = (table.subscription, table.schema, table.table)
@@ -116,16 +115,16 @@ def copy_states(
             held = replace(held, cause=table.cause, topic=topic)
         if state is not None and state.state == "held":
             held = replace(held, consistent_point=state.consistent_point)
-        found.append(held)
+        result.append(held)
     missing = {(schema, name): why for schema, name, why in plan.missing}
     for state in known.values():
         if (state.subscription, state.oid) in plan.retired - copied:
-            found.append(state)
+            result.append(state)
         elif state.subscription in subscriptions:
             why = missing.get((state.schema, state.table))
             if why is not None:
-                found.append(replace(state, state="missing", taken="", reason=why))
-    return tuple(found)
+                result.append(replace(state, state="missing", taken="", reason=why))
+    return tuple(result)
 
 
 def attached(state: CopyState, taken: str) -> frozenset[int]:
@@ -159,7 +158,7 @@ def _publishes_of(plan: Plan, copy: TableCopy) -> Sequence[Publish]:
 
 
 def _listed(plan: Plan, publish: Publish) -> list[str] | None:
-    """Return the column list; None if it names what is published without one."""
+    """Return the column list; None if it names exactly the columns published without one."""
     table = plan.tables[publish.target_oid]
     everything = tuple(column.name for column in table.columns if not column.generated)
     return None if publish.columns in (None, everything) else sorted(publish.columns or ())
@@ -170,9 +169,9 @@ def ended_states(before: Iterable[CopyState], after: Iterable[CopyState]) -> lis
     now = {(state.subscription, state.schema, state.table): state for state in after}
     ended = []
     for state in before:
-        found = now.get((state.subscription, state.schema, state.table))
-        if found is None:
+        present = now.get((state.subscription, state.schema, state.table))
+        if present is None:
             ended.append(replace(state, state="gone"))
-        elif found.state in ("missing", "held") and found.state != state.state:
-            ended.append(found)
+        elif present.state in ("missing", "held") and present.state != state.state:
+            ended.append(present)
     return ended

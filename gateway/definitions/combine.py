@@ -1,6 +1,6 @@
 """Plan: how each subscription receives each relation, and the publications needed on the server.
 
-Pure, and exactly pgoutput's rules, which `gateway.definitions.membership` has one by one.
+Pure. The rules are exactly pgoutput's; `gateway.definitions.membership` implements each of them.
 """
 
 from __future__ import annotations
@@ -69,15 +69,15 @@ def make_plan(
         definitions: Parsed definitions.
         catalog: Catalog as read for these definitions.
         prefix: Prefix of the names of the gateway's own publications: the slot's name.
-        missing_identity: Action for a table that publishes updates or deletes but whose replica
+        missing_identity: Action for a table that publishes updates or deletes although its replica
             identity is missing or does not cover a filter or column list: refuse it, or omit those
             operations with a warning.
         holdable: Whether a table of a subscription is held, and left out, if it has a problem;
             otherwise the definitions are refused.
-        faults: Reasons for tables to hold in any case, which the catalog alone does not show.
+        faults: Faults that the catalog does not show; their tables are held in any case.
 
     Raises:
-        DefinitionError: all that `find_problems` finds, in one.
+        DefinitionError: there are problems; all results of `find_problems` in one error.
         ConfigError: `prefix` is too long for a publication's name.
     """
     members = Membership(catalog)
@@ -197,12 +197,12 @@ def find_problems(
     Returns:
         One error per problem, in PostgreSQL's words.
     """
-    found: dict[str, DefinitionError] = {}
+    errors: dict[str, DefinitionError] = {}
     members = Membership(catalog)
     for name, oid, error in _problems(members, definitions, catalog, missing_identity):
         if (name, oid) not in held:
-            found.setdefault(str(error), error)
-    return list(found.values())
+            errors.setdefault(str(error), error)
+    return list(errors.values())
 
 
 def _problems(
@@ -241,7 +241,7 @@ def _problems(
 
 
 def _wholes(members: Membership, definitions: Definitions) -> set[int]:
-    """Return the partitioned tables that a subscription has with all future partitions."""
+    """Return the partitioned tables that a subscription receives with all future partitions."""
     names = {name for s in definitions.subscriptions for name in s.publications}
     publications = [members.publications[name] for name in sorted(names)]
     return {
@@ -254,7 +254,7 @@ def _wholes(members: Membership, definitions: Definitions) -> set[int]:
 
 
 class _Different:
-    """The publications of a subscription disagree about the columns of a table."""
+    """Disagreement of a subscription's publications about the columns of a table."""
 
 
 _DIFFERENT = _Different()
@@ -318,10 +318,10 @@ def _any_of(
 def _publishes_generated(
     members: Membership, publications: Sequence[Publication], target: Table
 ) -> bool | None:
-    """Whether stored generated columns are published without a column list; None: they disagree.
+    """Whether stored generated columns are published without a column list.
 
-    Publications with a column list do not count; a table without generated columns, including
-    virtual ones, leaves nothing to disagree about.
+    None if the publications disagree. Those with a column list do not count, and a table with no
+    generated column of either kind leaves nothing to disagree about.
 
     Source: check_and_init_gencol in pgoutput.c (18).
     """
@@ -338,9 +338,9 @@ def _column_list(
     *,
     generated: bool,
 ) -> tuple[str, ...] | _Different | None:
-    """Return the column list that all publications agree on, None without one.
+    """Return the column list that all publications agree on; None if they agree on having none.
 
-    No list and a list of all columns agree.
+    A missing list agrees with a list of all columns.
 
     Source: pgoutput_column_list_init in pgoutput.c.
     """
@@ -384,7 +384,7 @@ def _copied_columns(
 def _listing(
     members: Membership, publications: Sequence[Publication], table: Table
 ) -> list[Publication]:
-    """Return the publications that name `table` among the tables to copy, each considered alone."""
+    """Return the publications that would each copy `table` if subscribed to alone."""
     return [p for p in publications if any(t.oid == table.oid for t in members.copied([p]))]
 
 

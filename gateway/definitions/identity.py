@@ -1,6 +1,6 @@
-"""Check of the replica identity that a publication requires, before an application's write fails.
+"""Check of the replica identities that publications require. Pure.
 
-Pure. Natively PostgreSQL makes these checks at the UPDATE or DELETE, and refuses it.
+PostgreSQL itself makes these checks only at an UPDATE or DELETE, which then fails.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _REMEDY = (
 
 
 def identity_gap(table: Table) -> str | None:
-    """Return why `table` can publish no update or delete at all, None when it can.
+    """Return why `table` cannot publish any update or delete, or None if it can.
 
-    A partitioned table always passes: each of its leaves needs its own identity.
+    A partitioned table always passes: the identities of its leaves are what counts.
 
     Source: CheckCmdReplicaIdentity in execReplication.c.
     """
@@ -45,7 +45,7 @@ def identity_gap(table: Table) -> str | None:
 def find_identity_problems(
     members: Membership, publications: Sequence[Publication], table: Table, text: str
 ) -> Iterator[tuple[Operation, DefinitionError]]:
-    """Yield PostgreSQL's errors for an UPDATE and a DELETE of `table`, at most one each.
+    """Yield the errors that PostgreSQL would raise at an UPDATE and a DELETE, at most one each.
 
     Args:
         members: Publications of the catalog.
@@ -156,7 +156,7 @@ def _list_misses_identity(members: Membership, publication: Publication, table: 
 
 
 def _leaves_generated_out(members: Membership, publication: Publication, table: Table) -> bool:
-    """Whether a stored generated column of the replica identity is not published; from 18 on."""
+    """Whether the replica identity has a stored generated column that is not published (18)."""
     if publication.generated or not members.publishes_generated:
         return False
     stored = {column.name for column in table.columns if column.generated == "s"}
@@ -168,7 +168,7 @@ def _leaves_generated_out(members: Membership, publication: Publication, table: 
 
 
 def _position(members: Membership, publication: Publication, table: Table) -> int | None:
-    """Return the position where the definitions name the table, or one above it."""
+    """Return the position at which the definitions name the table or an ancestor; None if not."""
     for oid in (table.oid, *table.ancestors):
         relation = members.relation(publication, oid)
         if relation is not None and relation.clause is not None:

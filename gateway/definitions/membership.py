@@ -21,8 +21,8 @@ class Entry:
     """Combined membership of one relation in a set of publications.
 
     Attributes:
-        target: Table that it is published as.
-        operations: Operations of all publications that have the relation.
+        target: Table as which the relation is published.
+        operations: Operations of all publications that contain the relation.
         publications: Publications whose filters and column lists apply: those that publish it as
             `target`.
     """
@@ -33,7 +33,7 @@ class Entry:
 
 
 class Membership:
-    """Publications of one catalog and the tables in them."""
+    """Membership of the tables of one catalog in its publications."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.tables = catalog.tables
@@ -63,7 +63,7 @@ class Membership:
         return not publication.excepted.isdisjoint((table.oid, *table.ancestors))
 
     def topmost_ancestor(self, publication: Publication, table: Table) -> tuple[int, int] | None:
-        """Return the topmost ancestor that the publication names, and its level above `table`.
+        """Return the topmost ancestor in the publication, and its level above `table`, or None.
 
         Source: GetTopMostAncestorInPublication in pg_publication.c.
         """
@@ -74,7 +74,7 @@ class Membership:
         return found
 
     def reached_as(self, publication: Publication, table: Table) -> tuple[int, int] | None:
-        """Return the target of `table` in the publication, and its level; None if not published.
+        """Return the target of `table` and its level above `table`; None if not published.
 
         Source: get_rel_sync_entry in pgoutput.c.
         """
@@ -93,14 +93,14 @@ class Membership:
     def entry(self, publications: Iterable[Publication], table: Table) -> Entry | None:
         """Return how `publications` of one subscription publish `table`.
 
-        The highest ancestor over all publications wins; of those below it only the operations
-        apply.
+        The highest ancestor over all publications is the target. Publications that name a lower
+        one contribute only their operations.
 
         Source: get_rel_sync_entry in pgoutput.c.
         """
         target, level = table.oid, 0
         operations: set[Operation] = set()
-        counting: list[Publication] = []
+        applicable: list[Publication] = []
         is_published = False
         for publication in publications:
             reached = self.reached_as(publication, table)
@@ -112,11 +112,11 @@ class Membership:
                 continue
             if reached[1] > level:
                 target, level = reached
-                counting = []
-            counting.append(publication)
+                applicable = []
+            applicable.append(publication)
         if not is_published:
             return None
-        return Entry(self.tables[target], frozenset(operations), tuple(counting))
+        return Entry(self.tables[target], frozenset(operations), tuple(applicable))
 
     def where(self, publication: Publication, target: Table) -> str | None:
         """Return the filter that applies to `target`; FOR ALL TABLES and IN SCHEMA have none.

@@ -1,8 +1,7 @@
 """Publications and subscriptions as values: as written, as in the catalog, and as planned.
 
-`Definitions` is the parsed text; nothing in it has been looked up. `Catalog` describes the tables
-in the source database. `Plan` combines both: for each subscription and each relation whose changes
-can arrive, how it is published.
+`Definitions` is the parsed text, before any look-up. `Catalog` describes the tables in the source
+database. `Plan` combines both: how each relation is published to each subscription.
 """
 
 from __future__ import annotations
@@ -76,13 +75,12 @@ class PublicationDefinition:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionDefinition:
-    """CREATE SUBSCRIPTION statement; the supported options, with PostgreSQL's defaults.
+    """CREATE SUBSCRIPTION statement: the supported options, with PostgreSQL's defaults.
 
     Attributes:
         origin: ``any`` or ``none``.
         streaming: ``off``, ``on`` or ``parallel``.
-        connection_given: Whether a CONNECTION other than '' was written; it is not used and never
-            shown.
+        connection_given: Whether there is a CONNECTION other than ''; it is neither used nor shown.
     """
 
     name: str
@@ -102,8 +100,8 @@ class Definitions:
 
     Attributes:
         text: Whole source text, for error messages.
-        fingerprint: Hex digest that changes when the meaning may have changed
-            (not with comments or white space).
+        fingerprint: Hex digest that changes whenever the meaning may have changed, but not with
+            comments or white space.
     """
 
     publications: tuple[PublicationDefinition, ...]
@@ -199,9 +197,9 @@ class Table:
 class PublishedRelation:
     """Table of a publication, with resolved names.
 
-    `where` is the filter as the server prints it (every cast explicit); it and `columns` are None
-    if the publication has none. One per table: inheritance children of a FOR TABLE without ONLY
-    have entries of their own, partitions do not.
+    `where` is the filter as the server prints it, with every cast explicit; it and `columns` are
+    None if the publication has none. Inheritance children of a FOR TABLE without ONLY have entries
+    of their own, partitions do not.
     """
 
     table_oid: int
@@ -236,10 +234,10 @@ class Catalog:
     Attributes:
         publishes_generated: Whether the server can publish generated columns (18 and later), and
             refuses writes to a table whose replica identity has one that is not published.
-        missing: Schema and name of tables that are listed, were published once, and no longer exist
-            under this name; with what became of them.
-        broken: Reasons, by publication and OID, why a table that was published is not in
-            `publications`.
+        missing: Schema, name and fate of tables that are listed, were once published, and no longer
+            exist under this name.
+        broken: Errors, by publication and OID, of tables that were published and are therefore not
+            in `publications`.
     """
 
     tables: Mapping[int, Table]
@@ -269,8 +267,8 @@ class Publish:
         operations: Published operations.
         filters: Filters for INSERT, UPDATE and DELETE in `operations`, on the columns of the
             target; one of them must be true, and an empty tuple lets every row pass.
-        columns: Column list, in the target's order; None publishes all columns, including later
-            ones, except generated ones.
+        columns: Column list, in the target's order; None for all columns that are not generated,
+            including those added later.
         generated: Whether stored generated columns are published if there is no column list.
     """
 
@@ -296,9 +294,9 @@ class Publish:
 class TableCopy:
     """Copy of one subscriber table.
 
-    Rows pass when any of `filters` is true, all of them when it is empty. For a partitioned
-    target the whole tree is read, for any other only the table itself. `columns` names every
-    column that is copied, in the target's order.
+    A row passes if any of `filters` is true, or if there are none. For a partitioned target the
+    whole tree is read, for any other only the table itself. `columns` names the copied columns in
+    the target's order.
     """
 
     subscription: str
@@ -309,7 +307,7 @@ class TableCopy:
 
 @dataclass(frozen=True, slots=True)
 class ServerPublication:
-    """Own publication of the gateway that should exist in the source database.
+    """Publication of the gateway's own that should exist in the source database.
 
     Attributes:
         name: Name, never quoted.
@@ -335,8 +333,8 @@ class Fault:
 
     Attributes:
         statement: SQL with which an owner or a superuser can repair it, or empty.
-        always: Whether even a table that the file names is held for it, instead of refusing the
-            definitions.
+        always: Whether the table is held for it even if the file names the table; otherwise the
+            definitions are refused.
         cause: Cause for which an operator has to request the copy.
     """
 
@@ -351,9 +349,9 @@ class HeldTable:
     """Table of a subscription that cannot be published as it is now.
 
     Attributes:
-        statement: As of the `Fault`.
-        listed: Whether the file names it; otherwise it is published implicitly.
-        cause: As of the `Fault`.
+        statement: As in `Fault`.
+        listed: Whether the file names the table; otherwise it is published implicitly.
+        cause: As in `Fault`.
     """
 
     subscription: str
@@ -373,16 +371,16 @@ class Plan:
     Attributes:
         tables: All tables named below, with their leaves and ancestors, by OID.
         subscriptions: Subscriptions in the order of their definition.
-        publishes: Publishes in the order of the subscriptions.
+        publishes: Published relations, in the order of the subscriptions.
         copies: Copies of the tables of subscriptions with `copy_data`.
         server_publications: Publications that the gateway needs on the server.
         warnings: Warnings for the log, such as tables accepted for inserts only.
         missing: As in `Catalog`.
         held: Tables that cannot be published as they are; they occur nowhere else in the plan.
-        retired: Subscription and OID of tables with dropped relations, which are published until
-            the stream has no more rows of them.
-        earlier: Subscription and OID of relations that are published as before, whatever the
-            current catalog says.
+        retired: Subscription and OID of tables with relations that were dropped or are no longer
+            published, and whose last rows may still be in the stream.
+        earlier: Subscription and OID of relations that are published as before, regardless of the
+            current catalog.
         open_ended: Subscription and OID of subscriber tables that the file does not name, but FOR
             ALL TABLES, IN SCHEMA or a publication of the database includes.
     """
@@ -403,8 +401,8 @@ class Plan:
     def targets(self) -> frozenset[tuple[str, int]]:
         """Subscription and OID of all subscriber tables: each has a topic.
 
-        Some are copied and not published: those published only from a later position in the stream
-        on, and roots without partitions.
+        Some are copied without being published: tables published only from a later position of the
+        stream, and roots without partitions.
         """
         published = ((publish.subscription, publish.target_oid) for publish in self.publishes)
         copied = ((copy.subscription, copy.target_oid) for copy in self.copies)

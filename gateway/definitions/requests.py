@@ -1,8 +1,8 @@
 """Requests for copies, by an operator or because of an attached partition. Pure.
 
-The rows of a partition attached to a tree are not in the stream. If it is attached while the tree
-is being copied under its root, rows with keys that the copy has passed would be missing: the rows
-that the partition can hold are then copied again, as a part, after the rest.
+ATTACH PARTITION puts no rows into the stream. If it happens while the tree is being copied under
+its root, rows of the partition with keys that the copy has already passed would be missing. The
+rows that the partition can hold are therefore copied once more, as a part, after the rest.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ __all__ = [
 def new_partitions(plan: Plan, states: Iterable[CopyState]) -> dict[TableKey, frozenset[int]]:
     """Return the partitions attached to trees that are being copied."""
     known = {(state.subscription, state.schema, state.table): state for state in states}
-    found = {}
+    attachments = {}
     for copy in plan.copies:
         key = key_of_copy(plan, copy)
         if (state := known.get(key)) is not None and state.state == "copying":
-            found[key] = attached(state, describe(plan, copy))
-    return {key: partitions for key, partitions in found.items() if partitions}
+            attachments[key] = attached(state, describe(plan, copy))
+    return {key: partitions for key, partitions in attachments.items() if partitions}
 
 
 def apply_requests(
@@ -48,24 +48,24 @@ def apply_requests(
     unreadable: Mapping[int, Fault] = MappingProxyType({}),
     unfit: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[tuple[CopyState, ...], list[str]]:
-    """Return the states after all requests, and reasons for requests that were refused.
+    """Return the states after all requests, and the reasons of refused requests.
 
     Args:
         plan: Plan in force.
         states: States of all tables.
         requests: Requests in the order of their arrival.
-        conditions: Conditions that the rows of `new_partitions` fulfil, by OID of the partition.
+        conditions: Conditions that the rows of `new_partitions` meet, by OID of the partition.
         unreadable: Faults of tables that cannot be read, by OID.
         unfit: Reasons, by request name, why a condition cannot be used.
     """
-    found = {(state.subscription, state.schema, state.table): state for state in states}
+    result = {(state.subscription, state.schema, state.table): state for state in states}
     for copy in plan.copies:
         key = key_of_copy(plan, copy)
-        partitions = new_partitions(plan, found.values()).get(key, frozenset())
+        partitions = new_partitions(plan, result.values()).get(key, frozenset())
         parts = [conditions[oid] for oid in sorted(partitions) if oid in conditions]
         if partitions:
-            asked = " OR ".join([*filter(None, [found[key].asked]), *parts]) or None
-            found[key] = replace(found[key], asked=asked, taken=describe(plan, copy))
+            asked = " OR ".join([*filter(None, [result[key].asked]), *parts]) or None
+            result[key] = replace(result[key], asked=asked, taken=describe(plan, copy))
     refused = []
     for request in requests:
         if request.name in unfit:
@@ -76,16 +76,16 @@ def apply_requests(
             refused.append(_why_nobody(plan, request))
         for copy in copies:
             key = key_of_copy(plan, copy)
-            why = refusal(plan, copy, found[key], request)
+            why = refusal(plan, copy, result[key], request)
             if why is None and not request.cancel and copy.target_oid in unreadable:
                 fault = unreadable[copy.target_oid]
                 name = f"table {plan.tables[copy.target_oid]} of subscription {copy.subscription}"
                 why = f"{name}: {fault.reason} ({fault.statement})"
             if why is None:
-                found[key] = _asked(found[key], request)
+                result[key] = _asked(result[key], request)
             elif not request.cancel:
                 refused.append(why)
-    return tuple(found.values()), refused
+    return tuple(result.values()), refused
 
 
 def _why_nobody(plan: Plan, request: CopyRequest) -> str:
@@ -107,7 +107,7 @@ def is_asked(state: CopyState, requests: Iterable[CopyRequest]) -> bool:
 
 
 def released(states: Iterable[CopyState], requests: Sequence[CopyRequest]) -> tuple[CopyState, ...]:
-    """Return the states with held tables released that a request asks for."""
+    """Return the states; held tables whose copy is requested are released."""
     return tuple(
         replace(state, cause="") if state.cause and is_asked(state, requests) else state
         for state in states
@@ -115,12 +115,12 @@ def released(states: Iterable[CopyState], requests: Sequence[CopyRequest]) -> tu
 
 
 def oids_of(plan: Plan, requests: Iterable[CopyRequest]) -> frozenset[int]:
-    """Return the OIDs of the tables that requests are about."""
+    """Return the OIDs of the tables whose copies are requested."""
     return frozenset(copy.target_oid for one in requests for copy in concerned(plan, one))
 
 
 def concerned(plan: Plan, request: CopyRequest) -> Sequence[TableCopy]:
-    """Return the copies that a request is about."""
+    """Return the copies that a request concerns."""
     return [
         copy
         for copy in plan.copies
@@ -132,7 +132,7 @@ def concerned(plan: Plan, request: CopyRequest) -> Sequence[TableCopy]:
 
 
 def refusal(plan: Plan, copy: TableCopy, state: CopyState, request: CopyRequest) -> str | None:
-    """Return why a request must be refused for one table of one subscription, or None."""
+    """Return why a request is refused for one table of one subscription, or None."""
     table = plan.tables[copy.target_oid]
     name = f"table {table} of subscription {copy.subscription}"
     if request.cancel:

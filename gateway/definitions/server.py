@@ -1,4 +1,4 @@
-"""Plan of the gateway's own publications, with exactly the tables and operations needed. Pure."""
+"""Plan of the gateway's own publications: exactly the tables and operations needed. Pure."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def plan_server_publications(
         tables: Tables by OID.
         publishes: Publishes of all subscriptions.
         empty_roots: Operations of partitioned tables without a leaf, by OID.
-        wholes: Partitioned tables that a publication has as a whole, including later partitions: if
-            read by leaf, they are named instead of their leaves, so that no change of a partition
-            attached meanwhile is missed.
-        alterable: Relations of publications that can be altered on the server at any time: all
-            their operations that the identity allows are read, so that none is missed once it is
-            published, too.
+        wholes: Partitioned tables that a publication has as a whole, including later partitions. If
+            they are read by leaf, they are named instead of their leaves, so that no change of a
+            partition attached meanwhile is missed.
+        alterable: Relations of publications that can be altered on the server at any time. All
+            operations that their identity allows are read, so that none is missed when it becomes
+            published.
         prefix: Prefix of the names.
 
     Raises:

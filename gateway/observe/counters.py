@@ -58,10 +58,10 @@ class LoopState:
 
     Attributes:
         at: Time of this state, in seconds since 1970.
-        waiting_since: Commit time at the source of the oldest transaction that has been received
-            and is not in Kafka, in seconds since 1970; None if there is none.
+        waiting_since: Commit time at the source of the oldest received transaction that is not in
+            Kafka yet, in seconds since 1970; None if there is none.
         heard_at: Time of the last message from the server, in seconds of the monotonic clock.
-        silent_for_s: Seconds without a message after which the connection is given up; 0 for never.
+        silent_for_s: Maximum silence before the connection is given up, in seconds; 0 for no limit.
         buffers: Bytes in memory, by purpose.
         spools: Bytes on disk, by purpose.
         copies: Copy states of all tables, as committed with the next watermark.
@@ -80,15 +80,15 @@ class LoopState:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Values of `Counters` at the time they were posted; see there.
+    """Immutable copy of `Counters`, which describes the fields that are not listed here.
 
     Attributes:
         at: Time of posting, in seconds of the monotonic clock.
         phase_since: Start of the phase, likewise.
         loop: State of the loop; None before the first loop has started.
-        away: Servers that do not answer, and why; empty while all do.
-        away_since: Start of the outage, in seconds since 1970; 0 while all answer.
-        denied: Access that a server refuses, and the hint; None if none is refused.
+        away: Unreachable servers, with reasons; empty if there are none.
+        away_since: Start of the outage, in seconds since 1970; 0 if there is none.
+        denied: Message and hint of a refused access; None if none is refused.
     """
 
     at: float
@@ -127,19 +127,23 @@ class Counters:
         durable_lsn: Watermark committed in Kafka.
         evaluated_rows: Number of rows whose row filter a server evaluated.
         lost_values: Number of rows sent with NULL for a value that was not in the stream.
-        passed_over: Number of records of the progress topic that no gateway has written.
+        passed_over: Number of records of the progress topic that were skipped, because no gateway
+            had written them.
         quarantined: Number of records for the error topic, by table and kind.
         ignored: Number of DDL messages that were rejected, by reason.
         errors: Number of attempts that ended with an error, by its class.
         rows: Number of rows in Kafka, by subscription, table and operation.
-        filtered: Number of changes that were not published, by subscription and table.
+        filtered: Number of changes that were not published to a subscription, by subscription and
+            table.
         estimates: Estimated number of rows of a copy, by subscription and table.
-        filters: Evaluator of the filters, by subscription and table; replaced, never changed.
+        filters: Evaluator of the filters, by subscription and table; the mapping is replaced, never
+            changed.
         commit_seconds: Seconds from handing a batch to the sink until its commit.
         commit_records: Number of records in a Kafka transaction.
         refusal: Refusal of changed definitions; another thread may set it.
         takeover_refused: Reason why this standby does not take over; empty if it does.
-        muted: Subscriptions for which nothing is published, and why; replaced, never changed.
+        muted: Reasons for which nothing is published, by subscription; the mapping is replaced,
+            never changed.
         posted: Latest copy; the only attribute that other threads may read.
     """
 
@@ -171,21 +175,21 @@ class Counters:
     posted: Figures | None = None
 
     def enter(self, phase: Phase) -> None:
-        """Enter a phase, and post."""
+        """Enter a phase and post the change."""
         if phase != self.phase:
             self.phase, self.phase_since = phase, time.monotonic()
         self.post()
 
     def count_evaluated(self, rows: int) -> None:
-        """Count rows whose row filter a server evaluates."""
+        """Count rows whose filter a server evaluates."""
         self.evaluated_rows += rows
 
     def set_away(self, why: str) -> None:
-        """Set which servers do not answer; any thread may call it."""
+        """Record an outage and its reason, or its end if `why` is empty. Thread-safe."""
         self._away = (why, self._away[1] or time.time()) if why else ("", 0.0)
 
     def set_denied(self, error: GatewayError | None) -> None:
-        """Set which access a server refuses; none if `error` is of another kind."""
+        """Record a refused access; any other error, or None, clears it."""
         denied = error if isinstance(error, AccessError) else None
         self._denied = None if denied is None else (denied.message, denied.hint or "")
 

@@ -1,6 +1,6 @@
-"""Log lines: one event per line, for people or as JSON.
+"""Log lines: one event per line, as text or JSON.
 
-An event is a lower-case constant followed by its fields; never a column value, never a DSN.
+An event is a constant lower-case message with fields. Neither may contain a column value or a DSN.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def event(logger: logging.Logger, level: int, message: str, **fields: object) ->
 def report_quarantined(
     logger: logging.Logger, counters: Counters, changes: Mapping[tuple[str, UnfitKind], int]
 ) -> None:
-    """Count the records for the error topic, by table and kind, and warn once for each."""
+    """Count records of the error topic, by table and kind, and log one warning for each pair."""
     for (table, kind), records in changes.items():
         counters.quarantined[table, kind] = counters.quarantined.get((table, kind), 0) + records
         event(
@@ -46,9 +46,9 @@ def report_quarantined(
 
 
 def report_ignored(logger: logging.Logger, counters: Counters, messages: Mapping[Any, int]) -> None:
-    """Count rejected DDL messages, by reason; warn about the first, 10th, 100th, ...
+    """Count rejected DDL messages, by reason, with a warning at the first and each power of ten.
 
-    Any role can write as many of them as it likes.
+    Any role can write any number of them, so that a warning for each would flood the log.
     """
     for reason, number in messages.items():
         before = counters.ignored.get(reason, 0)

@@ -32,7 +32,7 @@ class RecentError:
 
 
 class RecentErrors(logging.Handler):
-    """Log handler that counts warnings and errors, and keeps the latest. Thread-safe."""
+    """Log handler that counts warnings and errors and keeps the latest ones. Thread-safe."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

@@ -1,8 +1,8 @@
-"""Contents of DDL messages, and whether one matters. Pure.
+"""Contents of DDL messages, and their relevance to a plan. Pure.
 
-The event triggers of `gateway.source.provisioning.event_trigger` write them. Each names what its
-statement altered. Everything else in it is as its transaction saw it, possibly long before the
-message is received: `Alteration.as_of` says as of which position.
+The event triggers of `gateway.source.provisioning.event_trigger` write the messages. Each of them
+names what its statement altered. The rest is the state that its transaction saw, possibly long
+before the message is received; `Alteration.as_of` is the position of that state.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 PREFIX: Final = "pgsluice.publications"
-"""Prefixes of the logical messages about publications, partitions and types."""
+"""Prefix of the logical messages about publications, partitions and types."""
 PREFIXES: Final = frozenset({PREFIX, "pgsluice.rewritten"})
 """Prefixes of all DDL messages."""
 
@@ -57,8 +57,8 @@ class Alteration:
         collated: OIDs of tables with a column whose collation was altered.
         as_of: Position before which all commits are reflected in `publications` and `parents`, for
             all publications and trees; None if only the altered objects in them are reliable.
-        unsaid: Whether the message omits the current state of the altered publications, tables and
-            trees.
+        omits_state: Whether the message omits the current state of the altered publications, tables
+            and trees; ``unsaid`` in the message.
         publications: Requested publications as the statement left them, by name.
         excepted: OIDs of the tables that FOR ALL TABLES excludes, by publication; an earlier
             release's triggers do not report them.
@@ -71,7 +71,7 @@ class Alteration:
     types: frozenset[int] | None = frozenset()
     collated: frozenset[int] = frozenset()
     as_of: Lsn | None = None
-    unsaid: bool = False
+    omits_state: bool = False
     publications: Mapping[str, Publication] = field(default_factory=dict)
     excepted: Mapping[str, frozenset[int]] = field(default_factory=dict)
     parents: Mapping[int, int] = field(default_factory=dict)
@@ -87,17 +87,17 @@ def read_alteration(content: bytes, wanted: Collection[str]) -> Alteration:
     """Parse the body of a message about publications, partitions or types.
 
     Args:
-        content: Body, already verified as written by the event triggers.
-        wanted: Names of publications; others are ignored.
+        content: Authenticated body of the message.
+        wanted: Names of the publications to keep; others are ignored.
 
     Raises:
         UntrustedMessageError: it cannot be parsed.
     """
     try:
-        said = json.loads(content)
-        altered = said["altered"]
-        as_of, types = said.get("as_of"), altered.get("types")
-        found = {name: p for name, p in said["publications"].items() if name in wanted}
+        body = json.loads(content)
+        altered = body["altered"]
+        as_of, types = body.get("as_of"), altered.get("types")
+        publications = {name: p for name, p in body["publications"].items() if name in wanted}
         return Alteration(
             names=frozenset(map(_text, altered["publications"])).intersection(wanted),
             tables=frozenset(map(_oid, altered["tables"])),
@@ -105,14 +105,14 @@ def read_alteration(content: bytes, wanted: Collection[str]) -> Alteration:
             types=None if types is None else frozenset(map(_oid, types)),
             collated=frozenset(map(_oid, altered.get("collated", []))),
             as_of=None if as_of is None else parse_lsn(as_of),
-            unsaid=_bool(said.get("unsaid", False)),
-            publications={name: _publication(name, p) for name, p in found.items()},
+            omits_state=_bool(body.get("unsaid", False)),
+            publications={name: _publication(name, p) for name, p in publications.items()},
             excepted={
                 name: frozenset(map(_oid, p["excepted"]))
-                for name, p in found.items()
+                for name, p in publications.items()
                 if "excepted" in p
             },
-            parents={_oid(child): _oid(parent) for child, parent in said["parents"]},
+            parents={_oid(child): _oid(parent) for child, parent in body["parents"]},
         )
     except _UNREADABLE as error:
         raise unreadable(PREFIX, error) from None
@@ -136,41 +136,41 @@ def has_types(plan: Plan, types: Collection[int]) -> bool:
 
 
 def _may_have(table: Table, types: Collection[int]) -> bool:
-    found = {oid for c in table.columns for oid in (c.type_oid, c.base_type_oid)}
-    if not found.isdisjoint(types):
+    oids = {oid for c in table.columns for oid in (c.type_oid, c.base_type_oid)}
+    if not oids.isdisjoint(types):
         return True
     if table.shape is None:
-        return any(oid >= _FIRST_NORMAL_OID for oid in found)
+        return any(oid >= _FIRST_NORMAL_OID for oid in oids)
     parts = (oid for types_of in table.shape.types.values() for oid in types_of)
     return any(oid.isdecimal() and int(oid) in types for oid in parts)
 
 
-def _text(said: object) -> str:
-    if not isinstance(said, str) or "\0" in said:
+def _text(value: object) -> str:
+    if not isinstance(value, str) or "\0" in value:
         raise TypeError("a text is expected")
-    said.encode()  # no half of a surrogate pair
-    return said
+    value.encode()  # no half of a surrogate pair
+    return value
 
 
-def _oid(said: object) -> int:
-    if not isinstance(said, int) or isinstance(said, bool) or not 0 <= said < _OIDS:
+def _oid(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _OIDS:
         raise TypeError("an OID is expected")
-    return said
+    return value
 
 
-def _bool(said: object) -> bool:
-    if not isinstance(said, bool):
+def _bool(value: object) -> bool:
+    if not isinstance(value, bool):
         raise TypeError("true or false is expected")
-    return said
+    return value
 
 
-def _publication(name: str, said: Mapping[str, Any]) -> Publication:
+def _publication(name: str, fields: Mapping[str, Any]) -> Publication:
     return Publication(
         name=name,
-        operations=frozenset(map(Operation, said["operations"])),
-        via_root=_bool(said["via_root"]),
-        all_tables=_bool(said["all_tables"]),
-        schemas=tuple(sorted(map(_text, said["schemas"]))),
+        operations=frozenset(map(Operation, fields["operations"])),
+        via_root=_bool(fields["via_root"]),
+        all_tables=_bool(fields["all_tables"]),
+        schemas=tuple(sorted(map(_text, fields["schemas"]))),
         relations=tuple(
             PublishedRelation(
                 _oid(oid),
@@ -178,7 +178,7 @@ def _publication(name: str, said: Mapping[str, Any]) -> Publication:
                 None if columns is None else tuple(map(_text, columns)),
                 None,
             )
-            for oid, where, columns in said["tables"]
+            for oid, where, columns in fields["tables"]
         ),
-        generated=_bool(said["generated"]),
+        generated=_bool(fields["generated"]),
     )

@@ -1,10 +1,10 @@
 """State of publications and partitions at a position of the stream, from DDL messages. Pure.
 
 A message is authoritative for the objects that its statement altered, from its commit on. For all
-others it has what its transaction saw. The first message that saw everything before the start of
-the stream is the base: everything committed since then is in it, or comes in a message of its own.
-A transaction may have been open for long, and have seen less; until there is a base, objects that
-no message was about stay as they were published.
+others it has the state that its transaction saw. The first message whose transaction saw everything
+committed before the start of the stream is the base: later commits are reflected in it, or come in
+messages of their own. A transaction that has been open for long may have seen less. Until there is
+a base, objects without a message stay as they were published.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class DdlState:
     Attributes:
         publications: Publications, by name; all others are as in the catalog.
         parents: OIDs of parents, by OID of the partition.
-        trees: OIDs of trees whose partitions a message of their own has listed.
-        lost: OIDs of trees whose message did not list them: they are as in the catalog.
+        trees: OIDs of trees whose partitions were listed by a message about the tree.
+        lost: OIDs of trees whose message did not list the partitions: they are as in the catalog.
         excepted: OIDs of the tables that FOR ALL TABLES excludes, by publication; an earlier
             release's triggers do not report them.
         names: Names of publications that messages were about.
@@ -69,7 +69,7 @@ class DdlState:
         return tree in self.trees or (self.has_base and tree not in self.lost)
 
     def is_same(self, before: DdlState) -> bool:
-        """Whether it equals `before` in everything; never while there is no base."""
+        """Whether nothing has changed since `before`; False while that has no base."""
         return before.has_base and (
             (self.publications, self.excepted, self.parents, self.lost, self.refused)
             == (before.publications, before.excepted, before.parents, before.lost, before.refused)
@@ -89,7 +89,7 @@ def apply_ddl(before: DdlState, now: Alteration, since: Lsn) -> DdlState:
     publications = {n: p for n, p in ddl_state.publications.items() if n not in now.names}
     excepted = {n: oids for n, oids in ddl_state.excepted.items() if n not in now.names}
     parents = {child: tree for child, tree in ddl_state.parents.items() if tree not in now.trees}
-    if now.unsaid:
+    if now.omits_state:
         publications = {
             name: publication
             for name, publication in publications.items()
@@ -119,7 +119,7 @@ def apply_ddl(before: DdlState, now: Alteration, since: Lsn) -> DdlState:
 
 
 def _based_on(before: DdlState, base: Alteration) -> DdlState:
-    """Adopt everything from a message except what earlier messages were about."""
+    """Adopt the state in a message, except for objects that earlier messages were about."""
     publications = {n: p for n, p in base.publications.items() if n not in before.names}
     excepted = {n: oids for n, oids in base.excepted.items() if n not in before.names}
     known = before.trees | before.lost
@@ -139,11 +139,11 @@ def _with_tables(
     """Replace altered tables by their current state, or remove them."""
     if not altered:
         return before
-    found = {} if now is None else {r.table_oid: r for r in now.relations}
+    present = {} if now is None else {r.table_oid: r for r in now.relations}
     relations = tuple(
-        relation if relation.table_oid not in altered else found[relation.table_oid]
+        relation if relation.table_oid not in altered else present[relation.table_oid]
         for relation in before.relations
-        if relation.table_oid not in altered or relation.table_oid in found
+        if relation.table_oid not in altered or relation.table_oid in present
     )
     return replace(before, relations=relations)
 
@@ -154,10 +154,10 @@ def published_of(definitions: Definitions) -> frozenset[str]:
 
 
 def concerns(plan: Plan, now: Alteration, ddl_state: DdlState) -> bool:
-    """Whether a message may change how subscriptions publish tables, or what these hold.
+    """Whether a message may change how subscriptions publish tables, or which rows these hold.
 
-    Any role can alter its own objects again and again: reading the catalog each time would delay
-    everybody else.
+    Any role can alter its own objects again and again, and reading the catalog each time would
+    delay everybody else.
 
     Args:
         plan: Plan in force.
@@ -188,8 +188,9 @@ def untouched(
 ) -> set[tuple[str, int]]:
     """Return relations that `now` publishes differently although no message was about them.
 
-    The result has subscription and OID of the relation; it is empty once there is a base. The
-    catalog already has alterations whose messages are still to come.
+    The result has subscription and OID of the relation, and is empty once there is a base. Without
+    one, a difference may stem from an alteration that the catalog already has and whose message is
+    still to come.
 
     Args:
         before: Plan until now.
@@ -202,7 +203,7 @@ def untouched(
     publications = {s.name: frozenset(s.publications) for s in now.subscriptions}
     after = {(p.subscription, p.relation_oid): p for p in now.publishes}
     held = {(table.subscription, table.oid) for table in now.held}
-    found = set()
+    differing = set()
     for publish in before.publishes:
         pair = (publish.subscription, publish.relation_oid)
         new = after.get(pair)
@@ -215,14 +216,14 @@ def untouched(
         named = publications.get(publish.subscription, frozenset())
         unnamed = named - ddl_state.names
         if unnamed == named or (unnamed and _is_of_others(publish, new, ddl_state.names, gone)):
-            found.add(pair)
-    return found
+            differing.add(pair)
+    return differing
 
 
 def _is_of_others(
     before: Publish, now: Publish | None, names: Collection[str], gone: Collection[int]
 ) -> bool:
-    """Whether none of the publications `names` has or had the relation, as far as is known."""
+    """Whether, as far as is known, none of the publications `names` has or had the relation."""
     if now is None:
         return before.relation_oid in gone
     filters = (*before.filters.values(), *now.filters.values())
@@ -262,7 +263,10 @@ def catalog_at(catalog: Catalog, ddl_state: DdlState, known: Mapping[int, Table]
 def _relations(
     ddl_state: Publication, now: Publication, tables: Mapping[int, Table], refused: Collection[str]
 ) -> Iterator[PublishedRelation]:
-    """Yield the tables of a publication; current ones if a filter is refused or lacks a column."""
+    """Yield the tables of a publication at that position.
+
+    A table whose filter is refused, or names a column that no longer exists, is as it is now.
+    """
     present = {relation.table_oid: relation for relation in now.relations}
     for relation in ddl_state.relations:
         table = tables.get(relation.table_oid)
@@ -281,14 +285,14 @@ def _with_trees(tables: Mapping[int, Table], parents: Mapping[int, int]) -> dict
     leaves: dict[int, list[int]] = defaultdict(list)
     above: dict[int, tuple[int, ...]] = {}
     for oid, table in tables.items():
-        found: list[int] = []
+        chain: list[int] = []
         parent = parents.get(oid)
-        while parent is not None and parent in tables and parent not in found:
-            found.append(parent)
+        while parent is not None and parent in tables and parent not in chain:
+            chain.append(parent)
             if table.kind == "r":
                 leaves[parent].append(oid)
             parent = parents.get(parent)
-        above[oid] = tuple(found)
+        above[oid] = tuple(chain)
     return {
         oid: replace(table, ancestors=above[oid], leaves=tuple(sorted(leaves[oid])))
         for oid, table in tables.items()

@@ -6,9 +6,9 @@ accepted only with a MAC that can be computed only with the key of the event tri
     MAC = sha256(outer key || sha256(inner key || prefix || newline || body))
 
 The two keys are independent and each as long as a block of the hash, which makes this NMAC. The
-body names its transaction (64-bit xid) and a position just before the message, so that a message
-seen in the WAL proves nothing in any other transaction: the xid in the stream has only 32 bits, and
-recurs no sooner than 4 billion transactions later.
+body names its transaction (64-bit xid) and a position just before the message, so that a copy of a
+message is rejected in any other transaction. The xid in the stream has only 32 bits and recurs
+after 4 billion transactions, but the position is too far away by then.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Key:
 
 
 class UntrustedMessageError(Exception):
-    """A DDL message is ignored as a whole.
+    """Error of a DDL message that is ignored as a whole.
 
     Attributes:
-        reason: ``forged``: wrong MAC, or another transaction's. ``unreadable``: authentic, but not
-            parseable. ``filter``: it has a filter that no publication can have. ``unexpected``:
-            there are no event triggers that could have written it.
+        reason: ``forged``: the MAC is wrong, or was issued for another transaction.
+            ``unreadable``: authentic, but not parseable. ``filter``: a filter in it is one that no
+            publication can have. ``unexpected``: no event trigger could have written it.
     """
 
     def __init__(self, reason: Reason, why: str) -> None:
@@ -70,10 +70,10 @@ def authenticate(message: LogicalMessage, xid: int | None, keys: Collection[Key]
     Args:
         message: Message as it is in the stream.
         xid: 32-bit xid of the top-level transaction that contains it; None if none does.
-        keys: Current and earlier keys of the event triggers.
+        keys: Current and previous keys of the event triggers.
 
     Raises:
-        UntrustedMessageError: the event triggers have not written it, or it cannot be parsed.
+        UntrustedMessageError: the event triggers did not write it, or it cannot be parsed.
     """
     mac, body = message.content[:_MAC_LENGTH], message.content[_MAC_LENGTH + 1 :]
     text = message.prefix.encode() + b"\n" + body
@@ -86,8 +86,8 @@ def authenticate(message: LogicalMessage, xid: int | None, keys: Collection[Key]
     if not proven:
         raise UntrustedMessageError("forged", "its MAC does not match the event triggers' key")
     try:
-        said: Any = json.loads(body)
-        xid_text, lsn_text = said["xid"], said["lsn"]
+        fields: Any = json.loads(body)
+        xid_text, lsn_text = fields["xid"], fields["lsn"]
         if not (isinstance(xid_text, str) and isinstance(lsn_text, str)):
             raise TypeError("xid and lsn are texts")
         written, began = int(xid_text), parse_lsn(lsn_text)

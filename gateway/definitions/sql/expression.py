@@ -1,6 +1,6 @@
 """Unresolved expressions: columns, functions, and nodes that row filters cannot have.
 
-They are parsed by PostgreSQL's own grammar, never by patterns.
+PostgreSQL's own grammar parses them; nothing is matched by regular expressions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gateway.definitions.sql.source import SourceText
 
 __all__ = ["column_names", "function_names", "is_expression", "refuse_nodes", "select_where"]
 
-# check_simple_rowfilter_expr in publicationcmds.c, as far as the grammar shows it. `Node` wraps.
+# check_simple_rowfilter_expr in publicationcmds.c, as far as the grammar shows; `Node` wraps nodes.
 _ALLOWED: Final = frozenset(
     {
         *("A_ArrayExpr", "A_Const", "A_Expr", "BitString", "BoolExpr", "Boolean", "BooleanTest"),
@@ -28,14 +28,14 @@ _ALLOWED: Final = frozenset(
 
 
 def column_names(expression: str) -> frozenset[str]:
-    """Return the names of the columns that a filter, as the server printed it, refers to.
+    """Return the names of the columns in a filter as printed by the server.
 
-    A name may be qualified with the table's; the last part is the column. For an expression too
-    deeply nested to be parsed, the result includes words that merely look like column names.
+    If the filter is nested too deeply to be parsed, the result includes words that merely look like
+    column names.
     """
     try:
         tree = parse(f"SELECT WHERE ({expression}\n)")
-    except postgast.PgQueryError:  # PostgreSQL has printed it: it parses, except for its depth
+    except postgast.PgQueryError:  # PostgreSQL printed it, so only its depth can be the reason
         return column_words(expression)
     return frozenset(
         reference.fields[-1].string.sval
@@ -50,7 +50,7 @@ def select_where(query: str) -> str:
 
 
 def is_expression(text: str) -> bool:
-    """Whether `text` is one expression, and nothing after it, by PostgreSQL's grammar."""
+    """Whether `text` is exactly one expression by PostgreSQL's grammar."""
     try:
         tree = parse(f"SELECT WHERE ({text}\n)")
     except postgast.PgQueryError:

@@ -21,7 +21,7 @@ _PREFIX = "SELECT WHERE ("
 
 
 def foreign_name(expression: str, *, types_only: bool = False) -> str | None:
-    """Return the first type, function or operator qualified with another schema.
+    """Return the first type, function or operator qualified with a schema not ``pg_catalog``.
 
     The result is None if there is none, or if the text does not parse.
 

@@ -1,8 +1,8 @@
-"""PostgreSQL's own parse tree (libpg_query) of untrusted SQL text.
+"""Parser of untrusted SQL text: PostgreSQL's own (libpg_query), with a limit on nesting.
 
-libpg_query writes the tree by unbounded recursion, so that ``a::text::text...`` would crash the
-process; and protobuf reads a hundred levels. The nesting depth of a text is estimated before it is
-parsed: anything near the first limit is refused, as PostgreSQL refuses it by max_stack_depth.
+libpg_query writes the tree by unbounded recursion, so ``a::text::text...`` would crash the process;
+protobuf reads at most a hundred levels. The nesting depth is therefore estimated before a text is
+parsed, and a text near the first limit is refused, as max_stack_depth makes PostgreSQL refuse it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FLAT: Final = frozenset(
 
 
 class TooDeepError(postgast.PgQueryError):  # type: ignore[misc]
-    """A text is nested too deeply to be parsed."""
+    """Error of a text that is nested too deeply to be parsed."""
 
     def __init__(self) -> None:
         super().__init__("it is nested too deeply")
@@ -38,7 +38,7 @@ def parse(text: str) -> Any:
     """Return the parse tree of a text.
 
     Raises:
-        TooDeepError: it may nest too deeply.
+        TooDeepError: it is, or may be, nested too deeply.
         postgast.PgQueryError: it does not parse.
     """
     if len(text) > _DEEPEST and _depth(text) > _DEEPEST:
@@ -50,9 +50,10 @@ def parse(text: str) -> Any:
 
 
 def _depth(text: str) -> int:
-    """Return an upper estimate of the depth of a text's tree, in tokens."""
+    """Return an upper bound of the depth of a text's tree, in tokens."""
     outer: list[tuple[int, int]] = []
-    # For the enclosing list: its deepest item; for the item: its tokens and deepest bracket.
+    # `deepest`: depth of the list's deepest item; `own`, `inner`: the item's tokens, and the depth
+    # of its deepest bracket.
     deepest = own = inner = 0
     for token in postgast.scan(text).tokens:
         kind = token.token
@@ -79,7 +80,7 @@ def column_words(expression: str) -> frozenset[str]:
     """Return the words of an expression that may be column names, whether or not it parses.
 
     Args:
-        expression: Expression as PostgreSQL prints it: unquoted words are not reserved.
+        expression: Expression as PostgreSQL prints it, in which unquoted names are not reserved.
 
     Raises:
         postgast.PgQueryError: it cannot be split into tokens.

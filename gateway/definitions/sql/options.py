@@ -21,12 +21,12 @@ _NAME_BYTES: Final = 63
 
 
 def get_string(name: str, argument: Any) -> str:
-    """Read any option value as text.
+    """Read an option value of any type as text.
 
-    `argument` is libpg_query's Node, or None where no value was written.
+    `argument` is libpg_query's Node, or None if no value was written.
 
     Raises:
-        ValueError: No value, in PostgreSQL's words (as for all functions here).
+        ValueError: there is no value. All errors of this module are in PostgreSQL's words.
 
     Source: defGetString in define.c.
     """
@@ -122,9 +122,9 @@ def get_operations(name: str, argument: Any) -> frozenset[Operation]:
 
 
 def split_identifiers(text: str) -> list[str] | None:
-    """Split a comma-separated list of identifiers; None when its syntax is wrong.
+    """Split a comma-separated list of identifiers; None if its syntax is wrong.
 
-    Quoted ones are kept as they are, others folded to lower case; both cut to 63 bytes.
+    Unquoted identifiers are folded to lower case; all are truncated to 63 bytes.
 
     Source: SplitIdentifierString in varlena.c.
     """

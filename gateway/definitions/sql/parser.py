@@ -1,7 +1,7 @@
 """Conversion of CREATE PUBLICATION and CREATE SUBSCRIPTION statements to `Definitions`.
 
 Pure: PostgreSQL's grammar parses, and nothing is looked up. Missing tables and publications, and
-filters that are not allowed, are found when the definitions are combined with the catalog.
+filters that are not allowed, are detected when the definitions are combined with the catalog.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def parse_definitions(text: str) -> Definitions:
     characters. A publication named by a subscription need not be defined in the text.
 
     Raises:
-        DefinitionError: A syntax error in PostgreSQL's words; another kind of statement; an option
-            that is unknown, wrong or cannot be honoured; a name that is defined twice.
+        DefinitionError: a syntax error, in PostgreSQL's words; another kind of statement; an option
+            that is unknown, invalid or not supported; a name that is defined twice.
 
     Source: gram.y; parse_publication_options in publicationcmds.c, parse_subscription_options and
     check_duplicates_in_publist in subscriptioncmds.c.
@@ -185,7 +185,7 @@ def _subscription(source: SourceText, statement: Any, position: int) -> Subscrip
 def _options(
     source: SourceText, nodes: Any, read: Callable[[str, Any], tuple[str, Any]]
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the options as (field, value), every fault with its position."""
+    """Yield the options as pairs of field and value; errors have their positions."""
     seen: set[str] = set()
     for node in nodes:
         option = node.def_elem

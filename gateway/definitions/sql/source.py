@@ -33,7 +33,7 @@ class Token:
 
 
 def _of_later_grammar(text: str, position: int) -> tuple[str, str] | None:
-    """Return message and hint for syntax of PostgreSQL 19 that grammar 18 rejects, or None."""
+    """Return message and hint for syntax of PostgreSQL 19 that the grammar of 18 rejects."""
     before = " ".join(text[:position].upper().split())
     word = text[position:].split(maxsplit=1)[0].upper() if text[position:].strip() else ""
     if before.endswith("FOR ALL TABLES") and word.startswith("EXCEPT"):
@@ -59,7 +59,7 @@ class SourceText:
         tree: libpg_query's parse result.
 
     Raises:
-        DefinitionError: The text is not valid SQL, in PostgreSQL's words and with the position.
+        DefinitionError: the text is not valid SQL; in PostgreSQL's words, with the position.
     """
 
     def __init__(self, text: str) -> None:
@@ -96,7 +96,7 @@ class SourceText:
         return bisect_left(self._offsets, byte_offset)
 
     def first_token(self, byte_offset: int) -> int:
-        """Return the start of the first token at or after `byte_offset`, comments skipped."""
+        """Return the start of the first token at or after `byte_offset` that is no comment."""
         index = bisect_left(self._starts, self.character(byte_offset))
         return self._starts[index] if index < len(self._starts) else len(self.text)
 
@@ -104,11 +104,11 @@ class SourceText:
         """Find the filter of the table whose name is at `byte_offset`.
 
         Returns:
-            Start and end of the text between the parentheses of its WHERE, without outer white
-            space and comments. Only for tables that have a WHERE.
+            Start and end of the text between the parentheses of its WHERE, which it must have,
+            without outer white space and comments.
         """
         index = bisect_left(self._starts, self.character(byte_offset))
-        # WHERE is reserved: the first one after the name can only be this table's own.
+        # WHERE is reserved, so the first one after the name is this table's own.
         while self._tokens[index].kind != pb.WHERE:
             index += 1
         first = index + 2
@@ -123,7 +123,7 @@ class SourceText:
         return self._tokens[first].start, self._tokens[last - 1].end
 
     def after_where(self) -> str:
-        """Return what follows the first WHERE of a query, without the semicolon at its end."""
+        """Return the text after the first WHERE of a query, without the final semicolon."""
         kinds = [token.kind for token in self._tokens]
         first = kinds.index(pb.WHERE) + 1
         last = len(kinds) - 1 - (kinds[-1] == pb.ASCII_59)
@@ -135,7 +135,7 @@ class SourceText:
 
 
 def strip_locations(message: Any) -> None:
-    """Set every position in a libpg_query tree to 0, in place, to ignore layout."""
+    """Clear all positions in a libpg_query tree, in place, so that layout has no effect."""
     for field, value in message.ListFields():
         if field.message_type is not None:
             for child in value if _is_repeated(value) else (value,):
@@ -162,7 +162,7 @@ def _is_repeated(value: Any) -> bool:
 
 
 def _byte_offsets(text: str) -> list[int] | None:
-    """Return the byte offset of every character and of the end; None if the text is ASCII."""
+    """Return the byte offsets of all characters and of the end; None for ASCII text."""
     if text.isascii():
         return None
     offsets = [0]

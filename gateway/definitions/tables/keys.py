@@ -15,12 +15,12 @@ KeyColumns: TypeAlias = tuple[str, ...] | None
 
 
 def key_of(table: Table, published: Collection[str]) -> KeyColumns:
-    """Return the key of `table` if the columns `published` are published.
+    """Return the key of `table` when the columns `published` are published.
 
-    The key is the replica identity; under FULL the primary key or, without one, the whole row.
+    The key is the replica identity; under FULL, the primary key or, without one, the whole row.
     There is no key under NOTHING or without a usable identity. A column list may omit part of the
-    key if neither UPDATE nor DELETE is published: then there is no key either, under FULL the whole
-    row.
+    key if neither UPDATE nor DELETE is published; the key is then the whole row under FULL, and
+    otherwise missing.
     """
     match table.replica_identity:
         case ReplicaIdentity.NOTHING:

@@ -1,8 +1,8 @@
 """Tables that the definitions file names, as opposed to those published implicitly. Pure.
 
-FOR ALL TABLES, FOR TABLES IN SCHEMA and a publication of the database include whatever anybody
-creates. A fault of such a table concerns that table alone; a fault of one that the file names may
-be a mistake in the file.
+FOR ALL TABLES, FOR TABLES IN SCHEMA and publications of the database include tables that anybody
+may create. A fault of such a table concerns that table alone, whereas a fault of a named one may be
+a mistake in the file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["Listed"]
 
 
 class Listed:
-    """Tables that the file names, for each of its subscriptions."""
+    """Tables that the file names, by subscription."""
 
     def __init__(self, definitions: Definitions, catalog: Catalog) -> None:
         oids = {
@@ -29,8 +29,8 @@ class Listed:
 
         @cache
         def named(subscription: str) -> frozenset[int]:
-            found = (oids.get(name, set()) for name in publications[subscription])
-            return frozenset[int]().union(*found)
+            names = publications[subscription]
+            return frozenset[int]().union(*(oids.get(name, set()) for name in names))
 
         self._named = named
 

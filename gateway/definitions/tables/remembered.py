@@ -1,7 +1,7 @@
 """Description of how a table is published, as text that outlasts the table in the catalog. Pure.
 
-It is kept with the state of each copy. If the table no longer exists at a start, it describes the
-rows that the stream may still have; it also has the OID under which a name was published.
+It is stored with the state of each copy, which also has the OID. If the table no longer exists at a
+start, it describes the rows that may still be in the stream.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _SAME_KEYS: Final = {21: 20, 23: 20, 20: 20, 700: 701, 701: 701, 1043: 25, 25: 2
 def describe(plan: Plan, copy: TableCopy) -> str:
     """Return how `plan` publishes the table of `copy`, as JSON."""
     table = plan.tables[copy.target_oid]
-    said = {
+    description = {
         "key": key_signature(table.columns, key_of(table, copy.columns)),
         "kind": table.kind,
         "columns": [astuple(column) for column in table.columns],
@@ -65,14 +65,14 @@ def describe(plan: Plan, copy: TableCopy) -> str:
             if (publish.subscription, publish.target_oid) == (copy.subscription, table.oid)
         ),
     }
-    return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(description, ensure_ascii=False, separators=(",", ":"))
 
 
 def _alike(publishes: Iterable[Publish]) -> list[dict[str, Any]]:
-    """Return how relations are published; relations of a tree published alike are one item."""
-    found: dict[str, dict[str, Any]] = {}
+    """Return how relations are published; those of a tree published alike share an item."""
+    items: dict[str, dict[str, Any]] = {}
     for publish in publishes:
-        said = {
+        item = {
             "operations": sorted(operation.value for operation in publish.operations),
             "filters": {
                 operation.value: [(clause.publication, clause.text) for clause in clauses]
@@ -81,21 +81,21 @@ def _alike(publishes: Iterable[Publish]) -> list[dict[str, Any]]:
             "columns": publish.columns,
             "generated": publish.generated,
         }
-        same = found.setdefault(json.dumps(said), said | {"relations": []})
+        same = items.setdefault(json.dumps(item), item | {"relations": []})
         same["relations"].append(publish.relation_oid)
-    return list(found.values())
+    return list(items.values())
 
 
-def _relations(said: Mapping[str, Any]) -> list[int]:
-    """Return the OIDs of one item of `_alike`; earlier texts have one item per relation."""
-    oids: list[int] = said["relations"] if "relations" in said else [said["relation"]]
+def _relations(item: Mapping[str, Any]) -> list[int]:
+    """Return the OIDs of one item of `_alike`; older texts have one item per relation."""
+    oids: list[int] = item["relations"] if "relations" in item else [item["relation"]]
     return oids
 
 
 def oversized(plan: Plan, most_bytes: int) -> dict[tuple[str, int], int]:
     """Return the sizes of descriptions that are larger than `most_bytes`.
 
-    Keys are subscription and OID. The size depends on what the owners write: filters, defaults,
+    Keys are subscription and OID. The size depends on texts that owners write: filters, defaults,
     labels.
     """
     texts: dict[tuple[str, int], int] = defaultdict(int)
@@ -120,8 +120,8 @@ def oversized(plan: Plan, most_bytes: int) -> dict[tuple[str, int], int]:
 def description_fault(text: str) -> str | None:
     """Return why `text` cannot be a result of `describe`, or None.
 
-    Others may be able to write where it is kept, and its filters are used in statements: each must
-    be a valid row filter expression.
+    Others may be able to write to the topic that stores it, and its filters become part of
+    statements; each of them must therefore be a valid row filter.
     """
     state = CopyState("", "", "", "ready", oid=1, taken=text)
     try:
@@ -147,9 +147,9 @@ def description_fault(text: str) -> str | None:
 
 
 def key_signature(columns: Iterable[Column], key: KeyColumns) -> list[str] | None:
-    """Return a signature that changes if rows get other record keys.
+    """Return a signature that changes whenever the record keys of rows change.
 
-    A type that only became wider leaves the keys unchanged.
+    A type that only becomes wider leaves the keys unchanged.
 
     Args:
         columns: Columns, including those of the key.
@@ -167,21 +167,22 @@ def has_same_key(before: str, after: str) -> bool:
 
 
 def unseen_since(taken: str, plan: Plan, copy: TableCopy) -> str | None:
-    """Return why rows may have other values than when `taken` was made, or None.
+    """Return why rows may have other values than at the time of `taken`, or None.
 
     Args:
         taken: Description of the table of `copy`, from `describe`.
         plan: Current plan.
         copy: Copy of the plan.
     """
-    said, table = json.loads(taken), plan.tables[copy.target_oid]
-    before, shape = [_column(values) for values in said["columns"]], read_shape(said.get("shape"))
+    description, table = json.loads(taken), plan.tables[copy.target_oid]
+    before = [_column(values) for values in description["columns"]]
+    shape = read_shape(description.get("shape"))
     return unseen_change(before, shape, table.columns, table.shape, copy.columns)
 
 
 def relations_of(taken: str) -> frozenset[int]:
     """Return the OIDs of the relations in a text of `describe`."""
-    return frozenset(oid for said in json.loads(taken)["publishes"] for oid in _relations(said))
+    return frozenset(oid for item in json.loads(taken)["publishes"] for oid in _relations(item))
 
 
 def known_tables(states: Iterable[CopyState]) -> dict[tuple[str, str], int]:
@@ -197,20 +198,20 @@ def recall(
     same_definitions: bool = False,
     exactly: bool = False,
 ) -> Plan:
-    """Return `plan` extended by what was published of relations that no longer exist.
+    """Return `plan` extended by relations that were published and no longer exist.
 
-    A table that was created again under the same name is not recalled: its copy replaces everything
-    that could still arrive of the previous one.
+    A table that was created again under the same name is not recalled: its copy replaces every row
+    of the previous one that could still arrive.
 
     Args:
         plan: Current plan.
         states: Copy states as committed with the watermark.
         existing: OIDs of existing relations among those of `oids_of`.
-        same_definitions: Whether the definitions are unchanged. Relations that are no longer
-            published then have left a publication or a tree, and are recalled, too, as are those
-            now published as another table; otherwise they were removed from the definitions.
-        exactly: Whether everything is published as before, with `same_definitions`: DDL messages
-            say from where on it is not.
+        same_definitions: Whether the definitions are unchanged. If they are, relations that are no
+            longer published have left a publication or a tree, and are recalled as well, as are
+            those now published as another table; otherwise the definitions dropped them.
+        exactly: Whether, with `same_definitions`, everything is published as before, because DDL
+            messages tell where in the stream that changes.
     """
     named = {
         (copy.subscription, plan.tables[copy.target_oid].schema, plan.tables[copy.target_oid].name)
@@ -269,7 +270,7 @@ def _differs(was: Publish, now: Publish | None, plan: Plan, exactly: bool) -> bo
 
 
 def _without(plan: Plan, subscription: str, target_oid: int) -> Plan:
-    """Return `plan` without a table that was in no publication and is to be again."""
+    """Return `plan` without the publishes of a table that was in no publication before."""
     left = [
         p for p in plan.publishes if (p.subscription, p.target_oid) == (subscription, target_oid)
     ]
@@ -280,12 +281,12 @@ def _without(plan: Plan, subscription: str, target_oid: int) -> Plan:
 
 def oids_of(states: Iterable[CopyState]) -> set[int]:
     """Return the OIDs of all relations that were published."""
-    found: set[int] = set()
+    oids: set[int] = set()
     for state in states:
         if state.taken:
-            found.add(state.oid)
-            found |= relations_of(state.taken)
-    return found
+            oids.add(state.oid)
+            oids |= relations_of(state.taken)
+    return oids
 
 
 def texts_of(state: CopyState) -> tuple[list[str], list[str]]:
@@ -308,43 +309,43 @@ def texts_of(state: CopyState) -> tuple[list[str], list[str]]:
 
 
 def _read(state: CopyState) -> tuple[Table, list[Publish]]:
-    said = json.loads(state.taken)
+    description = json.loads(state.taken)
     publishes = [
-        _publish(state, each, oid) for each in said["publishes"] for oid in _relations(each)
+        _publish(state, item, oid) for item in description["publishes"] for oid in _relations(item)
     ]
     leaves = [p.relation_oid for p in publishes if p.relation_oid != state.oid]
     table = Table(
         oid=state.oid,
         schema=state.schema,
         name=state.table,
-        kind=said["kind"],
-        columns=tuple(_column(values) for values in said["columns"]),
-        replica_identity=ReplicaIdentity(said["replica_identity"]),
-        identity=tuple(said["identity"]),
-        primary_key=tuple(said["primary_key"]),
+        kind=description["kind"],
+        columns=tuple(_column(values) for values in description["columns"]),
+        replica_identity=ReplicaIdentity(description["replica_identity"]),
+        identity=tuple(description["identity"]),
+        primary_key=tuple(description["primary_key"]),
         leaves=tuple(leaves),
     )
     return table, publishes
 
 
-def _publish(state: CopyState, said: Mapping[str, Any], relation_oid: int) -> Publish:
+def _publish(state: CopyState, item: Mapping[str, Any], relation_oid: int) -> Publish:
     return Publish(
         state.subscription,
         relation_oid,
         state.oid,
-        frozenset(map(Operation, said["operations"])),
+        frozenset(map(Operation, item["operations"])),
         {
             Operation(operation): tuple(
                 FilterClause(publication, state.oid, text) for publication, text in clauses
             )
-            for operation, clauses in said["filters"].items()
+            for operation, clauses in item["filters"].items()
         },
-        None if said["columns"] is None else tuple(said["columns"]),
-        said["generated"],
+        None if item["columns"] is None else tuple(item["columns"]),
+        item["generated"],
     )
 
 
 def _column(values: Sequence[Any]) -> Column:
-    said = dict(zip((field.name for field in fields(Column)), values, strict=True))
-    collation = said.pop("collation")
-    return Column(**said, collation=None if collation is None else Collation(*collation))
+    attributes = dict(zip((field.name for field in fields(Column)), values, strict=True))
+    collation = attributes.pop("collation")
+    return Column(**attributes, collation=None if collation is None else Collation(*collation))

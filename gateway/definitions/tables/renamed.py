@@ -14,14 +14,14 @@ __all__ = ["kept_topics"]
 def kept_topics(
     plan: Plan, states: Iterable[CopyState], names: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """Return ``[topics] names`` extended by renamed tables with their previous topics.
+    """Return ``[topics] names`` with an entry for each renamed table: its previous topic.
 
-    Tables are identified by their OIDs. An entry of `names` takes precedence, and a topic belongs
-    to the table of its name if there is one.
+    Tables are identified by OID. An entry of `names` takes precedence, and a topic belongs to the
+    table that it is named after if there is one.
 
     Args:
         plan: Plan with the current names.
-        states: States with the topics so far.
+        states: States with the topics used so far.
         names: Topic names as configured.
     """
     taken = {(p.subscription, p.target_oid) for p in plan.publishes}

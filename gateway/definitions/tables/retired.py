@@ -1,7 +1,4 @@
-"""Retired relations: dropped or no longer published, with rows that may still be in the stream.
-
-Pure.
-"""
+"""Relations that are no longer published and may still have rows in the stream. Pure."""
 
 from __future__ import annotations
 

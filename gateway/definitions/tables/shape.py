@@ -1,7 +1,8 @@
-"""Table properties that Relation messages lack, and the changes that require a copy. Pure.
+"""Table properties that Relation messages lack, and the changes of them that require a copy. Pure.
 
-A Relation message has names, types and their order. It is the same after DROP COLUMN and ADD COLUMN
-of the last column, after ALTER TYPE, and after a rewrite of all rows. The catalog shows:
+A Relation message has the names and types of the columns, in order. It is the same after the last
+column was dropped and added again, after ALTER TYPE, and after a rewrite of all rows. The catalog
+shows more:
 
 | change | seen in the catalog | copied again |
 | --- | --- | --- |
@@ -16,9 +17,9 @@ of the last column, after ALTER TYPE, and after a rewrite of all rows. The catal
 | ALTER TYPE ADD, DROP, ALTER ATTRIBUTE | the attributes of the type | yes |
 | ALTER COLLATION REFRESH VERSION, not deterministic | its version: other keys may be equal | yes |
 
-ALTER DOMAIN changes no value. A rewrite together with a harmless change of the same column cannot
-be distinguished from VACUUM FULL; the event triggers can. A default that replaces another, together
-with VACUUM FULL, costs an unnecessary copy.
+ALTER DOMAIN changes no value. A rewrite together with a harmless change of the same column looks
+like VACUUM FULL with that change; only the event triggers can tell them apart. A new default that
+replaces another, together with VACUUM FULL, causes an unnecessary copy.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -62,11 +63,11 @@ def write_shape(shape: Shape | None) -> Any:
     ]
 
 
-def read_shape(said: Any) -> Shape | None:
+def read_shape(value: Any) -> Shape | None:
     """Return the shape written by `write_shape`; None if unknown."""
-    if said is None:
+    if value is None:
         return None
-    files, columns, types = said
+    files, columns, types = value
     return Shape(
         {int(oid): int(file) for oid, file in files},
         {int(number): (str(xmin), str(content)) for number, xmin, content in columns},
@@ -84,15 +85,15 @@ def unseen_changes(before: Mapping[int, Table], plan: Plan) -> dict[tuple[str, i
         before: Tables as the copies have them, by OID.
         plan: Current plan.
     """
-    found = {}
+    reasons = {}
     for copy in plan.copies:
         was, now = before.get(copy.target_oid), plan.tables[copy.target_oid]
         if was is None:
             continue
         why = unseen_change(was.columns, was.shape, now.columns, now.shape, copy.columns)
         if why is not None:
-            found[copy.subscription, copy.target_oid] = why
-    return found
+            reasons[copy.subscription, copy.target_oid] = why
+    return reasons
 
 
 def unseen_change(
@@ -102,7 +103,7 @@ def unseen_change(
     shape_after: Shape | None,
     published: Collection[str],
 ) -> str | None:
-    """Return why rows may have other values although nothing in the stream says so, or None.
+    """Return why rows may have values that were never in the stream, or None.
 
     Args:
         before: Columns as they were.

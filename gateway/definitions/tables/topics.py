@@ -1,8 +1,7 @@
-"""Tables that cannot have a topic of their own because of their names. Pure.
+"""Tables whose names do not permit a topic of their own. Pure.
 
-Kafka allows 249 characters, and treats ``.`` and ``_`` as equal. Only one of several tables whose
-topics collide is published, so that creating a table never takes the topic away from an existing
-one.
+Kafka allows 249 characters, and treats ``.`` and ``_`` as equal. If the topics of several tables
+collide, one table is published; a new table never displaces an existing one.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ def topic_faults(
 ) -> dict[TableId, str]:
     """Return why tables cannot have the topic of their name, by subscription and OID.
 
-    A table that has the topic already keeps it; otherwise one that the file names takes precedence,
-    then the one created first.
+    A table that already has the topic keeps it. Otherwise a table that the file names takes
+    precedence, then the one created first.
 
     Args:
         plan: Plan with the tables.
