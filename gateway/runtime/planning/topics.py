@@ -20,7 +20,7 @@ from gateway.definitions.combine import TableId
 from gateway.definitions.model import Fault, Plan
 from gateway.sink.delivery.record_limits import batch_bytes, most_bytes
 from gateway.sink.topics.durability import Risk, risks
-from gateway.sink.topics.topic_ids import ids_of, read_topics, unwritable
+from gateway.sink.topics.topic_ids import ids_of, read_topics, unreadable, unwritable
 from gateway.sink.topics.topics import (
     TopicSpec,
     describe_topics,
@@ -220,7 +220,8 @@ def muted_subscriptions(settings: Settings, subscriptions: Iterable[str]) -> dic
     found = describe_topics(settings.kafka, list(markers), refused=refused)
     missing = [spec for spec in specs if spec.name not in found and spec.name not in refused]
     refused |= uncreatable_topics(settings.kafka, missing)
-    refused |= unfit_topics(specs, found) | unwritable(read_topics(settings.kafka, found))
+    known = read_topics(settings.kafka, found)
+    refused |= unfit_topics(specs, found) | unwritable(known) | unreadable(known)
     return {markers[topic]: _why_muted(error) for topic, error in sorted(refused.items())}
 
 

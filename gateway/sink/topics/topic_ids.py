@@ -1,4 +1,4 @@
-"""IDs of topics, and permission to write to them.
+"""IDs of topics, and permission to read and to write them.
 
 The ID distinguishes a topic from an earlier one of the same name.
 """
@@ -25,6 +25,7 @@ __all__ = [
     "other_topics",
     "read_topic_ids",
     "read_topics",
+    "unreadable",
     "unwritable",
 ]
 
@@ -38,10 +39,12 @@ class KnownTopic:
 
     Attributes:
         topic_id: ID; empty if the brokers have none (before 2.8).
+        may_read: Whether this user may read; True if the brokers do not say.
         may_write: Whether this user may write; True if the brokers do not say.
     """
 
     topic_id: str
+    may_read: bool
     may_write: bool
 
 
@@ -87,8 +90,11 @@ def read_topics(
         except TimeoutError:
             raise TransientError(f"{doing}: no answer within {timeout_s:.0f} s") from None
         known, operations = str(topic.topic_id), topic.authorized_operations
-        may_write = not operations or AclOperation.WRITE in operations
-        found[name] = KnownTopic("" if known == _NONE else known, may_write)
+        found[name] = KnownTopic(
+            "" if known == _NONE else known,
+            may_read=not operations or AclOperation.READ in operations,
+            may_write=not operations or AclOperation.WRITE in operations,
+        )
     return found
 
 
@@ -102,6 +108,15 @@ def read_topic_ids(
 def ids_of(topics: Mapping[str, KnownTopic]) -> dict[str, str]:
     """Return the IDs of topics that have one."""
     return {name: topic.topic_id for name, topic in topics.items() if topic.topic_id}
+
+
+def unreadable(topics: Mapping[str, KnownTopic]) -> dict[str, AccessError]:
+    """Return the errors of topics that may not be read, by name."""
+    return {
+        name: AccessError(f"reading topic {name}: not authorised", hint=RIGHTS)
+        for name, topic in topics.items()
+        if not topic.may_read
+    }
 
 
 def unwritable(topics: Mapping[str, KnownTopic]) -> dict[str, AccessError]:

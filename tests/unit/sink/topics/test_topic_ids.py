@@ -1,13 +1,21 @@
-"""Permission to write to topics."""
+"""Permission to read and to write topics."""
 
 from __future__ import annotations
 
 from gateway.core.errors import AccessError
-from gateway.sink.topics.topic_ids import KnownTopic, unwritable
+from gateway.sink.topics.topic_ids import KnownTopic, unreadable, unwritable
 
 
-def test_a_topic_that_may_not_be_written_is_a_right_that_the_user_lacks() -> None:
-    found = unwritable({"may": KnownTopic("a", True), "may_not": KnownTopic("b", False)})
+def test_a_topic_that_may_not_be_used_is_a_right_that_the_user_lacks() -> None:
+    topics = {
+        "both": KnownTopic("a", may_read=True, may_write=True),
+        "unread": KnownTopic("b", may_read=False, may_write=True),
+        "unwritten": KnownTopic("c", may_read=True, may_write=False),
+    }
 
-    assert list(found) == ["may_not"]
-    assert type(found["may_not"]) is AccessError
+    errors = {**unreadable(topics), **unwritable(topics)}
+
+    assert {name: type(error) for name, error in errors.items()} == {
+        "unread": AccessError,
+        "unwritten": AccessError,
+    }
