@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from html import unescape
 
@@ -12,6 +14,7 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from tests.integration.test_gateway_monitor import LISTENING, Monitored
+from tests.support.backends.proxy import Proxy
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import Scene, current_lsn, wait_until_confirmed
 from tests.support.run.waiting import wait_until
@@ -171,3 +174,40 @@ def test_a_subscription_without_tables_whose_topic_of_markers_is_unfit_shows_eve
         assert gateway.process.terminate() == 0, gateway.process.log()
         assert gateway.process.log().count("a subscription is held") == 1
         assert s.markers(idle)[-1]["kind"] in ("END", "PROGRESS")
+
+
+def test_held_subscriptions_are_looked_at_without_asking_the_registry(
+    scene: Callable[..., Scene], database: Database, kafka: str, registry: str
+) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka})
+    with database.connect() as connection, Proxy(registry) as proxy:
+        connection.execute(
+            "CREATE TABLE t (a int PRIMARY KEY); CREATE SCHEMA later;"
+            "CREATE TABLE u (a int PRIMARY KEY)"
+        )
+        s = scene(
+            "CREATE PUBLICATION p FOR TABLE t; CREATE PUBLICATION q FOR TABLES IN SCHEMA later;"
+            "CREATE PUBLICATION r FOR TABLE u;"
+            "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+            "CREATE SUBSCRIPTION {s}_idle CONNECTION '' PUBLICATION q;"
+            "CREATE SUBSCRIPTION {s}_busy CONNECTION '' PUBLICATION r;",
+            registry={"url": proxy.through(registry)},
+        )
+        markers = [f"{s.slot}_{name}.transaction" for name in ("idle", "busy")]
+        for future in admin.create_topics([NewTopic(topic, 2) for topic in markers]).values():
+            future.result(60)
+        gateway = s.project.start()
+        gateway.wait_until_copied()
+
+        proxy.refuse()
+        proxy.reset()
+        os.kill(gateway.pid, signal.SIGHUP)
+
+        gateway.wait_for("nothing has changed in the definitions")
+        assert "reload postponed" not in gateway.log()
+        proxy.accept()
+        for future in admin.delete_topics(markers).values():
+            future.result(60)
+        os.kill(gateway.pid, signal.SIGHUP)
+        wait_until(lambda: "held" not in s.cli("status").out, 60, "both to be released")
+        assert gateway.terminate() == 0, gateway.log()

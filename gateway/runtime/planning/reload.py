@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
@@ -28,22 +28,18 @@ import psycopg
 from psycopg import sql
 
 from gateway.config import Settings
-from gateway.core.errors import GatewayError, TransientError
+from gateway.core.errors import FatalError, GatewayError, TransientError
 from gateway.core.lsn import Lsn
 from gateway.core.records import CopyRequest, CopyState, Refusal, Watermark
 from gateway.definitions.changes import copy_states
-from gateway.definitions.combine import TableId
 from gateway.definitions.model import Definitions, Fault, Plan, Publish
 from gateway.observe import Counters, event
 from gateway.routing import RoutingSettings
 from gateway.runtime.planning.held_retries import HeldLooks
 from gateway.runtime.planning.ownership import claim_topics
 from gateway.runtime.planning.plan import read_definitions, read_plan
-from gateway.runtime.planning.setup import (
-    register,
-    slot_identity,
-    with_topics,
-)
+from gateway.runtime.planning.setup import register, slot_identity, with_topics
+from gateway.runtime.planning.topics import muted_subscriptions
 from gateway.runtime.planning.untrusted_texts import refused_requests
 from gateway.sink.own_topics.progress import read_progress
 from gateway.sink.registry.registry import Registry
@@ -332,13 +328,18 @@ class Reloader:
         read_at = wal_flush_lsn(connection)
         rewritten = definitions.fingerprint != self._watermark.definitions
         reconcile = asked or rewritten
-        refused: dict[TableId, Fault] = {}
+        muted, muted_now = self._counters.muted, self._muted_now(definitions)
+        # Held as before, they are no difference; nothing has to be registered to find that out.
+        refused = {
+            (table.subscription, table.oid): Fault(table.reason, always=True)
+            for table in self._plan.held
+            if table.subscription in muted_now and table.reason == muted.get(table.subscription)
+        }
         while True:
             plan = read_plan(settings, connection, definitions, self._current(), faults=refused)
             settings = with_topics(settings, plan, self._watermark.copies, self._names)
             differs = self._differs(connection, settings, plan, rewritten, reconcile)
-            muted = self._counters.muted
-            if not (differs or muted):
+            if not differs and muted_now == muted.keys():
                 if asked:
                     event(_LOG, logging.INFO, "nothing has changed in the definitions")
                 return None
@@ -347,7 +348,7 @@ class Reloader:
                 _, routing, more = register(settings, connection, plan, facts, registry)
                 if not more and (added := _added(self._plan, plan) - routing.muted.keys()):
                     claim_topics(settings, connection, facts, registry, added)
-            if not more and not differs and routing.muted == muted:
+            if not more and not differs and routing.muted.keys() == muted.keys():
                 return None
             if not more:
                 break
@@ -377,6 +378,21 @@ class Reloader:
         same_publishes = stream_plan is None or _publishes_of(stream_plan) == _publishes_of(plan)
         same = _same(self._plan, plan) and same_publishes and reports_ddl == self._reports_ddl
         return rewritten or late or not same
+
+    def _muted_now(self, definitions: Definitions) -> Set[str]:
+        """Return the subscriptions whose topic of markers cannot be used; none if none was so.
+
+        Raises:
+            TransientError: Kafka does not answer in time.
+        """
+        before = self._counters.muted.keys()
+        if not before:
+            return before
+        try:
+            names = (subscription.name for subscription in definitions.subscriptions)
+            return muted_subscriptions(self._settings, names).keys()
+        except FatalError:  # no fault of the definitions; the loop finds it out by itself
+            return before
 
     def _current(self) -> Watermark:
         """Return the watermark with which the loop began, with the current states of the copies."""
