@@ -19,6 +19,8 @@ from typing import Any
 
 import psycopg
 import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from gateway.core.records import CopyRequest
 from gateway.runtime.planning.reload import LOOK_FOR_REQUESTS, channel_of
@@ -327,6 +329,18 @@ class Played:
             self._connection.execute("ALTER TABLE u REPLICA IDENTITY NOTHING")
             self._connection.execute("INSERT INTO u VALUES (1)")
 
+    def a_subscription_is_held(self, gateway: Monitored) -> None:
+        project = self.scene.project
+        markers = f"{self.scene.slot}_held.transaction"
+        admin = AdminClient({"bootstrap.servers": self._rack.broker.bootstrap_servers})
+        admin.create_topics([NewTopic(markers, 2)])[markers].result(60)
+        with self.watching("a subscription is held", gateway, self.scene):
+            project.definitions += (
+                f"CREATE SUBSCRIPTION {self.scene.slot}_held CONNECTION '' PUBLICATION p;"
+            )
+            project.write()
+            os.kill(gateway.process.pid, signal.SIGHUP)
+
 
 @pytest.fixture
 def played(rack: Rack, registry: str, tmp_path: Path) -> Iterator[Played]:
@@ -348,6 +362,7 @@ def test_every_trouble_shows_where_the_table_says(played: Played) -> None:
         played.a_right_is_withdrawn,
         played.changed_definitions_are_refused,
         played.a_table_is_held,
+        played.a_subscription_is_held,
     )
     for play in troubles:
         play(gateway)
