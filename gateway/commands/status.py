@@ -67,24 +67,18 @@ def show_status(
 
 def read_status(settings: Settings) -> Status:
     """Ask PostgreSQL and Kafka; when one is away, the other is shown."""
-    away: dict[str, str] = {}
-    denied: dict[str, str] = {}
+    failed: dict[str, GatewayError] = {}
     source: _Source | None = None
     known: CommittedState | None = None
     try:
         source = _read_source(settings)
-        refused = may_not_replicate(source.facts)
-        denied = {} if refused is None else {refused.message: refused.hint or ""}
     except (TransientError, AccessError) as error:
-        away[SOURCE] = error.message
-        if isinstance(error, AccessError):
-            denied[error.message] = error.hint or ""
+        failed[SOURCE] = error
     try:
         known = _read_kafka(settings, source)
     except (TransientError, AccessError) as error:
-        away[KAFKA] = error.message
-        if isinstance(error, AccessError):
-            denied[error.message] = error.hint or ""
+        failed[KAFKA] = error
+    errors = (None if source is None else may_not_replicate(source.facts), *failed.values())
     watermark = None if known is None else known.watermark
     file = None if watermark is None else _read_file(settings)
     in_force = "" if watermark is None else watermark.definitions
@@ -99,8 +93,8 @@ def read_status(settings: Settings) -> Status:
         tables_of(copies, lambda c: estimates.get((c.schema, c.table))),
         () if source is None else source.waits,
         refusal=None if watermark is None else watermark.refusal,
-        away=away,
-        denied=denied,
+        away={name: error.message for name, error in failed.items()},
+        denied={e.message: e.hint or "" for e in errors if isinstance(e, AccessError)},
         muted={} if file is None else _muted(settings, file),
         publications=source.publications if source is not None and forgotten else (),
         file_differs=file is not None and not forgotten and in_force not in ("", file.fingerprint),
@@ -175,7 +169,7 @@ def _print(statuses: Iterable[Status], *, as_json: bool) -> None:
 def _lines(status: Status) -> Iterator[str]:
     yield f"slot: {status.name}"
     for name, why in status.away.items():
-        yield f"{name}: {why}" if why in status.denied else f"{name}: does not answer, {why}"
+        yield f"{name}: does not answer, {why}" if name in status.silent else f"{name}: {why}"
     if SOURCE in status.away:
         yield "slot state: not known"
     elif status.slot is None:

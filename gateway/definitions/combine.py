@@ -27,13 +27,13 @@ from gateway.definitions.model import (
     SubscriptionDefinition,
     Table,
     TableCopy,
+    TableId,
 )
 from gateway.definitions.server import plan_server_publications
 from gateway.definitions.tables.listed import Listed
 
 __all__ = [
     "MissingIdentity",
-    "TableId",
     "alterable_relations",
     "find_problems",
     "make_plan",
@@ -41,9 +41,6 @@ __all__ = [
 ]
 
 MissingIdentity = Literal["refuse", "insert_only"]
-
-TableId = tuple[str, int]
-"""Subscription, and OID of the subscriber table."""
 
 
 def nothing_holdable(subscription: str, table: Table) -> bool:

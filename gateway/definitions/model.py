@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Final, TypeAlias
 
 from gateway.core.errors import DefinitionError
 from gateway.core.identifiers import one_line, quote_identifier
 from gateway.core.records import HeldCause
 from gateway.definitions.tables.shape import Shape
 from gateway.pgoutput.messages import ReplicaIdentity
+
+TableId: TypeAlias = tuple[str, int]
+"""Subscription, and OID of the subscriber table."""
 
 
 class Operation(Enum):

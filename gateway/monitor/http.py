@@ -79,12 +79,8 @@ class _Endpoints:
         if status is not None:
             named = [muted(name, why) for name, why in status.muted.items()] + named
             said = body.decode()
-            away = [
-                f"{name} does not answer: {why}"
-                for name, why in status.away.items()
-                if why not in status.denied
-            ]
-            named = [one for one in (*status.denied, *away) if one not in said] + named
+            away = (*status.denied, *status.silent.values())
+            named = [one for one in away if one not in said] + named
         return code, content, body + "".join(f"{one}\n" for one in named).encode()
 
     def status(self) -> dict[str, Any]:

@@ -141,6 +141,15 @@ class Status:
         """WAL that can be written before the slot may be lost, in bytes; None if unlimited."""
         return None if self.slot is None else self.slot.safe_wal_bytes
 
+    @property
+    def silent(self) -> dict[str, str]:
+        """Notices of the servers that do not answer, by name; those that refuse the user do."""
+        return {
+            name: f"{name} does not answer: {why}"
+            for name, why in self.away.items()
+            if why not in self.denied
+        }
+
     def problems(self) -> list[Problem]:
         """Return the problems, the worst first."""
         return sorted(self._problems(), key=lambda problem: -problem.severity)
@@ -148,13 +157,12 @@ class Status:
     def _problems(self) -> Iterator[Problem]:
         for message, hint in self.denied.items():
             yield Problem(Severity.ACT, message, hint or None)
-        for name, why in self.away.items():
-            if why not in self.denied:
-                yield Problem(
-                    Severity.WAIT,
-                    f"{name} does not answer: {why}",
-                    "the others are shown as they are; a gateway that runs tries again by itself",
-                )
+        for notice in self.silent.values():
+            yield Problem(
+                Severity.WAIT,
+                notice,
+                "the others are shown as they are; a gateway that runs tries again by itself",
+            )
         if self.lagging is not None:
             yield Problem(Severity.WAIT, self.lagging)
         if self.refusal is not None:

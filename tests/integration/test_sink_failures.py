@@ -93,7 +93,7 @@ def test_brokers_that_cannot_be_reached_are_named_and_logged_once(
     with make_sink(topics) as sink, pytest.raises(TransientError, match=r"127\.0\.0\.1:1"):
         sink.open(timeout_s=8)
 
-    lines = [r.getMessage() for r in caplog.records if r.name == "gateway.sink.kafka"]
+    lines = [r.getMessage() for r in caplog.records if r.name == "gateway.sink.clients.properties"]
     assert len(lines) <= 3, lines
 
 

@@ -12,11 +12,9 @@ from collections.abc import Collection, Iterable, Mapping
 from gateway.core.errors import SchemaError
 from gateway.core.names import topic_of
 from gateway.core.records import CopyState
-from gateway.definitions.model import Plan
+from gateway.definitions.model import Plan, TableId
 
 __all__ = ["topic_faults"]
-
-TableId = tuple[str, int]
 
 
 def topic_faults(

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias
 
-from gateway.definitions.model import Plan
+from gateway.definitions.model import Plan, TableId
 
-__all__ = ["HeldTables", "TableId"]
-
-TableId: TypeAlias = tuple[str, int]
-"""Subscription and OID."""
+__all__ = ["HeldTables"]
 
 
 class HeldTables:

@@ -22,8 +22,7 @@ from gateway.core.failpoints import fail_point
 from gateway.core.lsn import Lsn, format_lsn
 from gateway.core.records import CopyState, Record
 from gateway.definitions.changes import fingerprint_of
-from gateway.definitions.combine import TableId
-from gateway.definitions.model import Fault, Plan, TableCopy
+from gateway.definitions.model import Fault, Plan, TableCopy, TableId
 from gateway.envelope.envelope import Snapshot as SnapshotKind
 from gateway.envelope.envelope import TransactionContext
 from gateway.envelope.headers import HeaderMaker

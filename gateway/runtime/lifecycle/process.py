@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from gateway.config import Settings
 from gateway.core.errors import TransientError
 from gateway.core.lsn import Lsn
-from gateway.definitions.combine import TableId
-from gateway.definitions.model import Definitions, Fault
+from gateway.definitions.model import Definitions, Fault, TableId
 from gateway.observe import Counters
 from gateway.runtime.copy.jobs import CopyReport
 from gateway.runtime.lifecycle.standby import Standby

@@ -33,7 +33,7 @@ class HeldLooks:
 
         Args:
             now: Seconds of the monotonic clock.
-            held: Whether a table is held, or definitions are refused.
+            held: Whether a table or a subscription is held, or definitions are refused.
             settled: Whether all tables are copied, so that none is about to be held.
         """
         if not held:

@@ -24,7 +24,7 @@ from gateway.config import Settings
 from gateway.core.errors import ConfigError, GatewayError, TransientError
 from gateway.core.lsn import ZERO_LSN, Lsn
 from gateway.core.records import CopyState, Watermark
-from gateway.definitions.combine import TableId, make_plan
+from gateway.definitions.combine import make_plan
 from gateway.definitions.ddl.alterations import Alteration, read_alteration
 from gateway.definitions.ddl.effects import (
     DdlState,
@@ -37,7 +37,7 @@ from gateway.definitions.ddl.effects import (
 )
 from gateway.definitions.ddl.messages import Key, UntrustedMessageError, authenticate
 from gateway.definitions.groups import only_group
-from gateway.definitions.model import Catalog, Definitions, Fault, Plan, Table
+from gateway.definitions.model import Catalog, Definitions, Fault, Plan, Table, TableId
 from gateway.definitions.sql.parser import parse_definitions
 from gateway.definitions.tables.listed import Listed
 from gateway.definitions.tables.remembered import known_tables, oids_of, recall, texts_of

@@ -20,8 +20,7 @@ from gateway.core.descriptors import wait_readable
 from gateway.core.errors import DefinitionError, FatalError
 from gateway.core.lsn import ZERO_LSN
 from gateway.core.records import Batch, CopyState, Watermark
-from gateway.definitions.combine import TableId
-from gateway.definitions.model import Definitions, Fault, Plan
+from gateway.definitions.model import Definitions, Fault, Plan, TableId
 from gateway.definitions.requests import released
 from gateway.definitions.tables.renamed import kept_topics
 from gateway.observe import event

@@ -20,8 +20,7 @@ from gateway.core.errors import FilterError, SchemaError
 from gateway.core.identifiers import one_line, quote_identifier
 from gateway.core.names import error_topic, message_topic, transaction_topic
 from gateway.core.records import CopyState
-from gateway.definitions.combine import TableId
-from gateway.definitions.model import Column, Fault, Plan, Table
+from gateway.definitions.model import Column, Fault, Plan, Table, TableId
 from gateway.definitions.server import SUFFIXES
 from gateway.definitions.tables.keys import key_of
 from gateway.definitions.tables.remembered import oversized

@@ -16,8 +16,7 @@ from gateway.core.names import (
     topic_of,
     transaction_topic,
 )
-from gateway.definitions.combine import TableId
-from gateway.definitions.model import Fault, Plan
+from gateway.definitions.model import Fault, Plan, TableId
 from gateway.sink.delivery.record_limits import batch_bytes, most_bytes
 from gateway.sink.topics.durability import Risk, risks
 from gateway.sink.topics.topic_ids import ids_of, read_topics, unreadable, unwritable
@@ -126,7 +125,7 @@ def shared_topics(plan: Plan, settings: Settings) -> list[TopicSpec]:
         names.append(message_topic(settings.gateway.name))
     if settings.on_error.quarantined:
         names.append(error_topic(settings.gateway.name))
-    markers = [marker_topic_spec(name, settings) for name in names]
+    markers = [_marker_topic_spec(name, settings) for name in names]
     return [*markers, progress_topic_spec(progress, replication_factor=factor)]
 
 
@@ -215,7 +214,7 @@ def muted_subscriptions(settings: Settings, subscriptions: Iterable[str]) -> dic
         TransientError: Kafka does not answer in time.
     """
     markers = {transaction_topic(name): name for name in subscriptions}
-    specs = [marker_topic_spec(topic, settings) for topic in markers]
+    specs = [_marker_topic_spec(topic, settings) for topic in markers]
     refused: dict[str, FatalError] = {}
     found = describe_topics(settings.kafka, list(markers), refused=refused)
     missing = [spec for spec in specs if spec.name not in found and spec.name not in refused]
@@ -225,7 +224,7 @@ def muted_subscriptions(settings: Settings, subscriptions: Iterable[str]) -> dic
     return {markers[topic]: _why_muted(error) for topic, error in sorted(refused.items())}
 
 
-def marker_topic_spec(topic: str, settings: Settings) -> TopicSpec:
+def _marker_topic_spec(topic: str, settings: Settings) -> TopicSpec:
     """Return the specification of a topic of markers, messages or errors."""
     factor = settings.topics.replication_factor
     return TopicSpec(topic, replication_factor=factor, forbid_compaction=True)

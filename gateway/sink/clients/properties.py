@@ -92,7 +92,7 @@ _ONLY_PRODUCER: Final = frozenset(
     }
 )
 
-_logger: Final = logging.getLogger("gateway.sink.kafka")
+_logger: Final = logging.getLogger(__name__)
 _logger.addFilter(RepeatFilter())
 
 

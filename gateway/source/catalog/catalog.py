@@ -51,7 +51,7 @@ def read_catalog(
         DefinitionError: a named object does not exist or cannot be published.
         FilterError: a filter is not allowed; both in PostgreSQL's words and with the position.
         TransientError: the connection is gone, or a lock could not be had in time.
-        FatalError: the role may not even create a temporary view.
+        AccessError: the role may not even create a temporary view.
 
     Source: CreatePublication and OpenTableList in publicationcmds.c, is_publishable_class and
     pub_collist_validate in pg_publication.c.

@@ -34,6 +34,12 @@ def record(folder: Path, **seconds: float) -> None:
     (folder / "recorded.json").write_text(json.dumps({"files": files}))
 
 
+def test_every_recorded_file_exists() -> None:
+    root = Path(__file__).parents[3]
+    files = json.loads((root / "tests" / "durations.json").read_text())["files"]
+    assert [file for file in files if not (root / file).is_file()] == []
+
+
 def test_seconds_are_summed_by_file() -> None:
     assert durations.by_file(RUN) == {
         "tests/unit/test_a.py": {"tests": 2, "wall": 4.5, "cpu": 2.0},

@@ -65,7 +65,9 @@ def test_a_fatal_error_of_the_producer_is_retried_with_another_one() -> None:
 
 
 def line(text: str) -> logging.LogRecord:
-    return logging.LogRecord("gateway.sink.kafka", logging.ERROR, "", 0, text, (), None)
+    return logging.LogRecord(
+        "gateway.sink.clients.properties", logging.ERROR, "", 0, text, (), None
+    )
 
 
 def test_lines_that_differ_in_numbers_alone_pass_once_in_a_minute_and_are_counted() -> None:
