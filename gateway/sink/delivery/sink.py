@@ -134,6 +134,8 @@ class TransactionalSink(Closing):
         """
         self._deadline.start(timeout_s)
         self._stopping = stopping
+        # Without a connection the client looks for its coordinator half a second later.
+        self._transactions.reach(self._progress.topic)
         self._transactions.start()
         self._stopping = lambda: False
         fail_point("start.fenced")
