@@ -1,6 +1,6 @@
 """Interfaces that routing needs from outside: source catalog, schema ids, row-filter evaluation.
 
-Declared here, so that routing can be read and tested without PostgreSQL and a registry.
+They are declared here so that routing can be read and tested without PostgreSQL and a registry.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gateway.rowfilter import Answer, Question
 
 
 class UnannouncedError(Exception):
-    """The stream refers to a relation that it never announced; `oid` is the relation's."""
+    """Error of a reference to relation `oid`, which the stream never announced."""
 
     def __init__(self, oid: int) -> None:
         super().__init__(oid)
@@ -25,11 +25,11 @@ class UnannouncedError(Exception):
 
 
 class UnexpectedFilterError(TransientError):
-    """A filter that only the server can evaluate has appeared, and no evaluator is connected."""
+    """Error of a new filter that only the server can evaluate while no evaluator is connected."""
 
 
 class Replanner(Protocol):
-    """Reader of a new plan when the stream shows that the plan may have changed.
+    """Reader of new plans when the stream shows that the plan may have changed.
 
     Attributes:
         refused_filters: Number of DDL messages with a filter that was rejected.
@@ -38,7 +38,7 @@ class Replanner(Protocol):
     refused_filters: int
 
     def now(self, again: int | None) -> Plan | None:
-        """Return the current plan; None when it has not changed.
+        """Return the current plan; None if it has not changed.
 
         `again` is the OID of the announced relation if it has been announced before.
         """
@@ -64,10 +64,10 @@ class CatalogReader(Protocol):
     """Current catalog of the source, queried when a Relation message brings something new."""
 
     def table(self, oid: int) -> Table | None:
-        """Describe a table or partitioned table, or return None when it is gone."""
+        """Describe a table or partitioned table; None if it no longer exists."""
 
     def column(self, name: str, type_oid: int, type_modifier: int) -> Column | None:
-        """Describe a column known only from a Relation message; None if its type is gone."""
+        """Describe a column known only from a Relation message; None if its type does not exist."""
 
     def type_info(self, oid: int) -> TypeInfo:
         """Describe a type, for reading its binary format.
@@ -78,10 +78,10 @@ class CatalogReader(Protocol):
 
 
 class SchemaIds(Protocol):
-    """Schema registry, as encoding needs it."""
+    """Schema registry, as far as encoding needs it."""
 
     def register(self, subject: str, schema: Mapping[str, Any]) -> int:
-        """Return the id of `schema` under `subject`, registering it when it is new.
+        """Return the id of `schema` under `subject`, and register it if it is new.
 
         Raises:
             SchemaRefusedError: the registry refuses it as incompatible.
@@ -93,11 +93,11 @@ class Evaluator(Protocol):
     """Server that evaluates row filters, one question at a time."""
 
     def fileno(self) -> int:
-        """File descriptor that is readable when there may be an answer."""
+        """File descriptor that becomes readable when there may be an answer."""
 
     @property
     def busy(self) -> bool:
-        """Whether a question is outstanding whose answer has not been collected."""
+        """Whether the answer to a question has not been collected yet."""
 
     def ask(self, question: Question, rows: Sequence[Sequence[bytes | None]]) -> None:
         """Send the rows' values of the question's columns and return at once; only if not `busy`.
@@ -107,7 +107,7 @@ class Evaluator(Protocol):
         """
 
     def collect(self) -> Answer | None:
-        """Return the answer, or None while the server is working on it; never blocks.
+        """Return the answer, or None if the server has not finished it; never blocks.
 
         Raises:
             TransientError: the connection is gone, or the answer did not arrive in time.

@@ -1,9 +1,9 @@
 """Router from committed transactions to Kafka records: numbering, routing, END markers.
 
-Numbers (``seq``, ``total_order``) are assigned in commit order to every change that survives,
-before any filtering; a replay, streamed or not, therefore yields the same numbers. Each
-subscription that received a record gets an END marker after its records. Work that depends on a
-relation is done when the relation is announced (`RelationRoutes`), not here.
+Numbers (``seq``, ``total_order``) are assigned in commit order to every committed change, before
+any filtering; a replay, streamed or not, therefore yields the same numbers. Each subscription that
+received a record gets an END marker after its records. Work that depends on the relation alone is
+done when the relation is announced (`RelationRoutes`), not here.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Router:
             meanwhile.
 
     Attributes:
-        ended: Per subscription, the end of the last transaction that got an END marker.
-        awaits: Descriptor that becomes readable when `route` can continue; None when it is not
+        ended: End of the last transaction with an END marker, by subscription.
+        awaits: Descriptor that becomes readable when `route` can continue; None if it is not
             waiting.
     """
 
@@ -101,27 +101,27 @@ class Router:
 
     @property
     def routes_series(self) -> bool:
-        """Whether `route_series` routes anything; not while rows are read ahead for the server."""
+        """Whether `route_series` can route; False while rows are read ahead for the server."""
         return self._compiled is not None and self._verdicts is None
 
     def pop_lost_values(self) -> dict[str, int]:
-        """Return how many rows, by table, were sent with NULL for a value since the last call.
+        """Return the number of rows with NULL for a missing value since the last call, by table.
 
-        This happens when a filter turns an UPDATE of the key into an INSERT and the unchanged TOAST
-        columns are not in the stream; a native subscriber gets NULL as well.
+        A value is missing when a filter turns an UPDATE of the key into an INSERT and the unchanged
+        TOAST columns are not in the stream; a native subscriber gets NULL as well.
         """
         lost, self._lost_values = self._lost_values, {}
         return lost
 
     def pop_quarantined(self) -> Mapping[tuple[str, UnfitKind], int]:
-        """Return the numbers of error records since the last call, by table and kind."""
+        """Return the number of error records since the last call, by table and kind."""
         quarantined = self._quarantined
         if quarantined:
             self._quarantined = Counter()
         return quarantined
 
     def pop_ignored(self) -> Mapping[Reason, int]:
-        """Return, by reason, how many DDL messages were ignored since the last call."""
+        """Return the number of DDL messages ignored since the last call, by reason."""
         ignored = self._routes.ignored
         if ignored:
             self._routes.ignored = Counter()
@@ -138,9 +138,9 @@ class Router:
         return Tally(rows, changes)
 
     def foresee(self, item: Transaction | PreparedTransaction) -> None:
-        """Announce what will be routed or marked after everything that was announced before.
+        """Announce the next item to be routed or marked, in the order of these calls.
 
-        The server can then be asked about rows while earlier rows are still being routed.
+        The server can then be asked about its rows while earlier rows are still being routed.
 
         Raises:
             TransientError: the connection that evaluates filters was lost.
@@ -156,7 +156,7 @@ class Router:
         Raises:
             ProtocolError: a message does not parse, or refers to a relation that was never
                 announced.
-            UnfitError: a change cannot be published; not where such changes are quarantined.
+            UnfitError: a change cannot be published and is not quarantined.
             SchemaError: a relation cannot be published.
             TransientError: the registry or the catalog could not be reached.
         """
@@ -180,7 +180,7 @@ class Router:
             self._lost_values[table] = self._lost_values.get(table, 0) + rows
         if tx.quarantined:
             self._quarantined.update(tx.quarantined)
-        # The markers are part of the last piece: most transactions are a single piece.
+        # The markers go into the last piece, because most transactions are a single piece.
         piece.records += self._end_markers(transaction, tx)
         piece.records += self._routes.pop_held_markers(transaction.end_lsn)
         if piece.records:
@@ -190,7 +190,7 @@ class Router:
         """Route the next transactions of a series, until a piece or `room` is full.
 
         Args:
-            series: Continues after what was routed.
+            series: Series, which continues after the routed transactions.
             room: Number of records, at least one, at which to stop.
 
         Returns:
@@ -210,7 +210,7 @@ class Router:
         tx: TransactionState,
         piece: Piece,
     ) -> Iterator[list[Record]]:
-        """Yield full pieces from chunks whose rows the server has judged."""
+        """Yield full pieces of chunks whose rows have been judged by the server."""
         for chunk in verdicts.chunks(transaction):
             if chunk is None:
                 self.awaits = verdicts.fileno()
@@ -226,7 +226,7 @@ class Router:
                 done = place + 1
 
     def learn(self, event: Transaction | PreparedTransaction) -> None:
-        """Apply the Relation messages of `event`; its rows are in Kafka, or wait for a commit."""
+        """Apply only the Relation messages of `event`: its rows are in Kafka, or not committed."""
         if isinstance(event, PreparedTransaction):
             self._announce(event.relations, event.streamed)
             return
@@ -294,7 +294,7 @@ class Router:
         tx: TransactionState,
         piece: Piece,
     ) -> Iterator[list[Record]]:
-        """Dispatch by tag and yield full pieces; interpreted, this loop runs once per row."""
+        """Dispatch by tag and yield full pieces; the loop runs once per row if not compiled."""
         route_of = self._routes.by_oid
         frame = b""
         place, end = 0, len(frames)
@@ -337,7 +337,7 @@ class Router:
             self._learn(message)
 
     def _learn(self, relation: Relation) -> None:
-        """Apply a Relation message; queries the catalog and the registry, which may be slow."""
+        """Apply a Relation message; the queries of catalog and registry may be slow."""
         with self._attended():
             self._routes.announce(relation)
 
@@ -375,8 +375,8 @@ class Router:
     ) -> None:
         """Publish a TRUNCATE statement: one number per relation; filters have no effect.
 
-        A partition tree that is read by leaf and published as an ancestor is truncated when all its
-        leaves are named; the message does not contain the ancestor itself then.
+        A partition tree that is read by leaf and published as an ancestor is truncated if all its
+        leaves are named, since the message does not contain the ancestor itself.
         """
         named = frozenset(message.relation_oids)
         done: set[str] = set()

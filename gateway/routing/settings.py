@@ -14,7 +14,7 @@ __all__ = ["RoutingSettings"]
 
 @dataclass(frozen=True, slots=True)
 class RoutingSettings:
-    """Configuration values that decide how a change is published.
+    """Settings that decide how a change is published.
 
     Attributes:
         partitions: Number of partitions of each table topic, as it is in Kafka.
@@ -22,11 +22,12 @@ class RoutingSettings:
         binary: Whether the stream has values in binary format.
         quarantined: Kinds of unpublishable changes that go to the error topic; all others raise.
         most_bytes: Maximum size of a record, by topic, as `gateway.core.records.wire_size` counts
-            it; a topic that is not named has no limit.
-        system_identifier: System identifier of the source server, for markers; so is `slot`.
+            it; topics without an entry have no limit.
+        system_identifier: System identifier of the source server, for markers.
+        slot: Name of the slot, for markers.
         server_filters: Whether a server evaluates the filters that are not evaluated here.
-        muted: Subscriptions whose marker topic cannot be used, and why: all their tables are held,
-            and no record is for them.
+        muted: Reasons, by subscription, for which its marker topic cannot be used: all its tables
+            are held, and it receives no record.
     """
 
     gateway: str

@@ -1,7 +1,7 @@
 """Routing of whole short transactions in C: rows, numbers and END markers of many in one call.
 
-The records are the same as those of `gateway.routing.router.Router.route`, which routes the
-remaining transactions: see `gateway.routing.row.native`. Their END markers are made here, too.
+The records are the same as those of `gateway.routing.router.Router.route`, which routes all other
+transactions; see `gateway.routing.row.native`. The END markers of the others are made here as well.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class RoutedSeries:
     """Records of some transactions of a series, at least one.
 
     Attributes:
-        end_lsn: End of the last transaction; `last` is that transaction as well.
+        end_lsn: End of the last transaction.
+        last: Identity of the last transaction.
     """
 
     records: list[Record]
@@ -36,7 +37,7 @@ class RoutedSeries:
 
 
 class SeriesRouter:
-    """Router of short transactions over routes already built; also makes all END markers.
+    """Router of short transactions over existing routes, and maker of all END markers.
 
     Args:
         rows: Router in C, made for the feeds of `routes`.
@@ -52,12 +53,12 @@ class SeriesRouter:
     def route(
         self, series: Series, ended: dict[str, Lsn], least_lsn: Lsn, room: int
     ) -> RoutedSeries | None:
-        """Route one piece, ending before the first transaction that is left to `Router.route`.
+        """Route one piece, up to the first transaction that is left to `Router.route`.
 
         Args:
-            series: Continues after what was routed.
+            series: Series, which continues after the routed transactions.
             ended: As `Router.ended`.
-            least_lsn: A transaction with a change before this position is left to `Router.route`.
+            least_lsn: Position before which a change leaves its transaction to `Router.route`.
             room: Number of records, at least one, at which to stop.
 
         Returns:
@@ -87,7 +88,7 @@ class SeriesRouter:
         headers: list[Header],
         ended: dict[str, Lsn],
     ) -> list[Record]:
-        """Finish a transaction that was routed on its own: `pop_counts` and END markers.
+        """Finish a transaction routed by `Router.route`: `pop_counts` and END markers.
 
         Args:
             counters: As for `pop_counts`.
@@ -101,7 +102,7 @@ class SeriesRouter:
         return markers
 
     def _rows_of(self, oid: int) -> Any:
-        # A route that is not built yet is built by `Router.route`, which can handle the errors.
+        # `Router.route`, which handles errors, builds a route that does not exist yet.
         route = self._routes.by_oid.get(oid)
         return None if route is None or route.compiled is None else route.compiled.rows
 

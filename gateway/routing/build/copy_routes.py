@@ -1,4 +1,4 @@
-"""Routes of copied rows: built once for each copy."""
+"""Routes of copied rows, built once per copy."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def copy_route(
 ) -> CopyRoute:
     """Prepare the copy of one table for the subscriptions of `copies`; `key` is its key.
 
-    The filters are evaluated as for the stream: the row as the copy finally has it decides, not the
-    row as the server had it when it was read.
+    Filters are evaluated on the row as the copy publishes it, not as the server returned it:
+    changes of the stream may have been applied to it since.
     """
     table = projections.tables[copies[0].target_oid]
     wanted = {*key}.union(*(copy.columns for copy in copies))

@@ -1,4 +1,4 @@
-"""Tables that the routes no longer serve, with the reason, until they are copied again."""
+"""Tables that the routes no longer serve, with reasons, until they are copied again."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class HeldTables:
         reasons: Reasons, by table, for tables that no longer match their copies: the key or values
             changed, or the rows could not be published in their new shape.
         lost: Reasons, by table, for tables that no longer exist and whose last rows cannot be
-            published. No copy can bring them, and they concern no other table.
-        copied: Tables that have a copy; no others are held here.
+            published; no copy can bring these rows.
+        copied: Tables that have a copy; only these are held here.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -28,7 +28,7 @@ class HeldTables:
         self._ending = _ending(plan)
 
     def adopt(self, plan: Plan, published: Iterable[TableId]) -> None:
-        """Hold what `plan` holds of the `published` tables."""
+        """Hold those of the `published` tables that `plan` holds."""
         self._ending = _ending(plan)
         ours = frozenset(published)
         for held in plan.held:
@@ -36,17 +36,17 @@ class HeldTables:
                 self.reasons[held.subscription, held.oid] = held.reason
 
     def hold(self, reasons: Mapping[TableId, str]) -> None:
-        """Hold those of some tables that have a copy and are not held yet; markers become due."""
-        found = (reasons.keys() & self.copied) - self.reasons.keys()
-        self.reasons |= {table_id: reasons[table_id] for table_id in found}
-        self._unmarked += sorted(found)
+        """Hold the tables of `reasons` that have a copy and are not held; markers become due."""
+        added = (reasons.keys() & self.copied) - self.reasons.keys()
+        self.reasons |= {table_id: reasons[table_id] for table_id in added}
+        self._unmarked += sorted(added)
 
     def mark(self, tables: Iterable[TableId]) -> None:
-        """Make markers due for tables that are refused elsewhere, if they are not held here."""
+        """Make markers due for tables that are held elsewhere and not here."""
         self._unmarked += sorted(self.copied.intersection(tables) - self.reasons.keys())
 
     def is_ending(self, table_id: TableId) -> bool:
-        """Whether a table is published until some position, and not copied."""
+        """Whether a table is retired: published until its last rows have passed, and not copied."""
         return table_id in self._ending
 
     def pop_unmarked(self) -> list[TableId]:

@@ -17,12 +17,12 @@ __all__ = ["Projection", "Projections"]
 
 _TEXT: Final = 25
 _WIDTHS: Final = {21: (0, 2), 23: (0, 4), 20: (0, 8), 700: (1, 4), 701: (1, 8)}
-"""int2, int4, int8; float4, float8: of what kind, and of how many bytes."""
+"""Kind and size in bytes of int2, int4, int8 (0) and float4, float8 (1), by OID."""
 
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """One projection of a relation: the table, columns and identity under which it is published.
+    """Table, columns and identity under which a relation is published.
 
     Attributes:
         columns: Published columns, in the target's order.
@@ -58,7 +58,7 @@ def _agrees(table: Table, relation: Relation) -> bool:
 
 
 def _is_wider(column: Column, other: Column) -> bool:
-    """Whether all values of `other` are values of `column`, and not the other way round."""
+    """Whether the type of `column` has all values of the type of `other`, and more."""
     wide, narrow = (_WIDTHS.get(c.base_type_oid, (-1, 0)) for c in (column, other))
     return wide[0] == narrow[0] and wide > narrow
 
@@ -72,7 +72,7 @@ def _as_text(column: RelationColumn, type_name: str) -> Column:
 class Projections:
     """Tables of a plan as currently known, and their projections.
 
-    A table keeps the name that it had in the plan: its topic is named after it.
+    A table keeps the name that it had in the plan, because its topic is named after it.
 
     Attributes:
         tables: Tables, by OID.
@@ -119,9 +119,9 @@ class Projections:
         return Projection(target, columns, replica_identity, identity, self._order(target.oid))
 
     def _announced_columns(self, target: Table, relation: Relation) -> tuple[Column, ...]:
-        """Describe the columns of `relation`, which is published as itself: as `target` has them.
+        """Describe the columns of `relation`, which is published as itself, as `target` has them.
 
-        A column that `target` does not have is described by its type alone.
+        A column that `target` lacks is described by its type alone.
         """
         known = {column.name: column for column in target.columns}
         columns = tuple(
@@ -130,14 +130,15 @@ class Projections:
         )
         if _agrees(target, relation):
             return columns
-        # The catalog is of another time: its columns may only bear the same names.
+        # The catalog is as of another time: its columns may be others of the same names.
         return tuple(replace(column, attnum=0, missing=None, computed=False) for column in columns)
 
     def _fitting(self, target: Table, column: Column, sent: RelationColumn) -> Column:
-        """Return `column`, or as it is sent where its rows may have values that it cannot have.
+        """Return `column` with a type that fits the rows: the catalog's or the announced one.
 
-        The catalog's type is the one that the rows are to have. It counts unless it is the narrower
-        one, or from before: a table that is gone is known as it was when it was last looked at.
+        The catalog's type is the one that all rows will have in the end. The announced type is used
+        if it is wider, or if the table no longer exists and the announced type is not narrower: the
+        description of such a table may be out of date.
         """
         if (column.type_oid, column.type_modifier) == (sent.type_oid, sent.type_modifier):
             return column
@@ -149,12 +150,12 @@ class Projections:
         return announced
 
     def _of_type(self, sent: RelationColumn) -> Column:
-        """Describe a column by its type; one whose type is gone is text, under that type's name."""
+        """Describe a column by its type; if the type is gone, as text under that type's name."""
         found = self._catalog.column(sent.name, sent.type_oid, sent.type_modifier)
         return found or _as_text(sent, self._types.get(sent.type_oid, "text"))
 
     def _current(self, oid: int, relation: Relation | None) -> Table:
-        """Return the table's description, read again when `relation` has another shape."""
+        """Return the table's description, read again if `relation` does not agree with it."""
         table = self.tables[oid]
         if relation is None or _agrees(table, relation):
             return table
@@ -179,7 +180,7 @@ class Projections:
         )
 
     def changes(self, oid: int) -> int:
-        """Return how many row changes of a table have been examined."""
+        """Return the number of row changes of a table that have been examined."""
         order = self._orders.get(oid)
         return 0 if order is None else order.rows
 

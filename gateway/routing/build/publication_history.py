@@ -1,9 +1,8 @@
 """Publication definitions by LSN, for transactions that span ALTER PUBLICATION.
 
-A definition from a DDL message applies from the commit of its transaction on: to the changes after
-that commit in the WAL, and not to those before it, although they may belong to transactions that
-commit later and are routed later. PostgreSQL decodes each change with the catalog as of its
-position.
+A definition from a DDL message applies to the changes after the commit of its transaction in the
+WAL. It does not apply to earlier changes, even if their transactions commit and are routed later:
+PostgreSQL decodes each change with the catalog as of its position.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ _LSN: Final = slice(1, 9)
 _TAG_AT: Final = 25
 _CHANGES: Final = b"IUDT"
 _KEPT: Final = 32
-"""Number of entries kept; publications are not altered more often while a transaction is open."""
+"""Number of entries kept: alterations of publications to expect while a transaction is open."""
 
 
 class PublicationHistory:
-    """Commits after which relations were published differently than before."""
+    """Commits that changed how relations are published, with the definitions before each."""
 
     def __init__(self) -> None:
         self._past: deque[tuple[Lsn, Publishes]] = deque(maxlen=_KEPT)
@@ -38,7 +37,7 @@ class PublicationHistory:
 
     @property
     def last(self) -> Lsn:
-        """Return the last of the commits; later changes use the current definitions."""
+        """Last of the commits; the current definitions apply to later changes."""
         return self._past[-1][0] if self._past else ZERO_LSN
 
     def add(self, commit_lsn: Lsn, before: Publishes) -> None:
@@ -46,7 +45,7 @@ class PublicationHistory:
         self._past.append((commit_lsn, before))
 
     def at(self, lsn: Lsn) -> tuple[Lsn, Publishes] | None:
-        """Return the definitions that apply at `lsn`, with their end; None: the current ones."""
+        """Return the definitions that apply at `lsn`, after their end; None if they are current."""
         return next((each for each in self._past if lsn < each[0]), None)
 
 
@@ -60,7 +59,7 @@ def first_lsn(transaction: Transaction) -> Lsn:
 
 
 def first_change_from(frames: Sequence[bytes], lsn: Lsn) -> int:
-    """Return the index of the first change at or after `lsn`; if none is, the number of frames."""
+    """Return the index of the first change at or after `lsn`, or the number of frames."""
     for place, frame in enumerate(frames):
         if frame[_TAG_AT] in _CHANGES and int.from_bytes(frame[_LSN]) >= lsn:
             return place

@@ -1,7 +1,7 @@
-"""Check of an announced relation against the plan: can it be published as planned? Pure.
+"""Check whether an announced relation can be published as planned. Pure.
 
-The plan was made from the catalog at another point in time, which
-`gateway.definitions.combine.find_problems` checked.
+The plan was made from the catalog as of another time, and checked against that by
+`gateway.definitions.combine.find_problems`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["mismatch_of", "targets_of"]
 
 
 def targets_of(publishes: Publishes, oids: Iterable[int]) -> set[tuple[str, int]]:
-    """Return the subscriber tables of these relations: subscription and OID."""
+    """Return subscription and OID of the tables as which relations are published."""
     found = [publish for oid in oids for publish in publishes.get(oid, ())]
     return {(publish.subscription, publish.target_oid) for publish in found}
 
@@ -27,8 +27,8 @@ def mismatch_of(
 ) -> str | None:
     """Return why `publish` cannot receive the rows of `relation`, or None.
 
-    Columns that the replica identity lacked in the plan already do not count as lost. The identity
-    of a partition that is published as an ancestor is not checked.
+    Columns that the replica identity already lacked in the plan are not missed. The identity of a
+    partition that is published as an ancestor is not checked.
 
     Args:
         publish: One of the relation's publishes.

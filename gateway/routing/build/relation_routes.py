@@ -1,7 +1,7 @@
-"""Routes of announced relations: built when a Relation message says something new.
+"""Routes of announced relations, built when a Relation message says something new.
 
-A relation meets the plan here: which subscriptions receive it, as which table, with which columns,
-filters and schemas. Everything the hot path needs is prepared here, per relation.
+For each relation the plan decides which subscriptions receive it, as which table, with which
+columns, filters and schemas. Everything that the hot path needs is prepared here.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class RelationRoutes:
     """All routes in force, by the OID under which the server sends a relation.
 
     Attributes:
-        copy_invalidated: Whether a relation has changed whose table is being copied.
+        copy_invalidated: Whether a relation of a table that is being copied has changed.
         addresses: Topics that records go to.
         copies: Copies in progress.
         projections: Known tables and their projections.
@@ -70,11 +70,11 @@ class RelationRoutes:
         ignored: Number of DDL messages that were rejected, by reason.
 
     Args:
-        reader: Reader of a new plan when the stream shows that the plan may have changed; None if
-            it never changes.
-        ask_server: Whether the server evaluates filters even if none of `plan` needs it.
-        evaluator: Evaluator of the filters that are not evaluated here; their rows cannot be routed
-            without it.
+        reader: Reader of new plans when the stream shows that the plan may have changed; None if it
+            never changes.
+        ask_server: Whether later filters may need the server even if none of `plan` does.
+        evaluator: Evaluator of the filters that are not evaluated here; required for rows that have
+            one.
     """
 
     def __init__(
@@ -140,12 +140,11 @@ class RelationRoutes:
     def announce(self, relation: Relation) -> None:
         """Apply a Relation message; if it says something new, drop the relation's route.
 
-        The new route is built at the relation's next row: a streamed transaction also announces
-        what a subtransaction did that was rolled back later, and no schema should be registered for
-        that.
+        The new route is built at the relation's next row. A streamed transaction may announce the
+        work of a subtransaction that is rolled back later; no schema should be registered for it.
 
-        The server announces a relation again when a publication that has it was changed, whether
-        one of ours or not, and uses that publication's new definition from then on.
+        The server announces a relation again after any publication of it was altered, and applies
+        the publication's new definition from then on.
 
         Raises:
             FilterError: a publication was given a filter that cannot be evaluated here.
@@ -165,10 +164,10 @@ class RelationRoutes:
                 self.copy_invalidated |= not targets.isdisjoint(self.copies.tables)
 
     def _adopt(self, plan: Plan) -> None:
-        """Publish the tables that are already published as `plan` says.
+        """Apply `plan` to the tables that are already published.
 
-        Tables that it adds have to be copied first (`gateway.runtime.planning.reload`), and so does
-        a table under a new name: its topic stays that of the name in force.
+        Tables that it adds have to be copied first (`gateway.runtime.planning.reload`). The same
+        applies to a table under a new name, which keeps the topic of its old name until then.
         """
         self.projections.adopt(plan)
         self.held.hold(unseen_changes(self._planned, plan))
@@ -189,8 +188,8 @@ class RelationRoutes:
         """Apply a DDL message of transaction `xid`, which commits at `commit_lsn`.
 
         The message applies to the later changes of this transaction, and to all changes after
-        `commit_lsn`; see `enter`. A message about a rewritten table causes another copy of the
-        table. A message that is rejected is only counted.
+        `commit_lsn`; see `enter`. If it reports a rewritten table, that is copied again. Rejected
+        messages are only counted.
 
         Raises:
             FilterError, TransientError: as `announce`.
@@ -232,16 +231,16 @@ class RelationRoutes:
         self.held.hold(dict.fromkeys(targets, "ALTER TABLE has given its rows other values"))
 
     def enter(self, lsn: Lsn) -> Lsn | None:
-        """Use the definitions that apply at `lsn`; return where they end, None: nowhere."""
-        found = self.history.at(lsn)
-        until, publishes = (None, self._now) if found is None else found
+        """Use the definitions that apply at `lsn`; return their end, None for the current ones."""
+        past = self.history.at(lsn)
+        until, publishes = (None, self._now) if past is None else past
         if publishes is not self._publishes:
             self._publishes = publishes
             self.by_oid.clear()
         return until
 
     def pop_new_plan(self) -> Plan | None:
-        """Return the plan that DDL messages led to since the last call, or None."""
+        """Return the plan that results from DDL messages since the last call, or None."""
         new_plan, self._new_plan = self._new_plan, None
         return new_plan
 
@@ -268,7 +267,7 @@ class RelationRoutes:
         )
 
     def _usable(self, relation: Relation) -> list[Publish]:
-        """Return the publishes of `relation` that it can still serve; hold the other tables."""
+        """Return the publishes that `relation` still matches; hold the tables of all others."""
         usable = []
         for publish in self._publishes.get(relation.relation_oid, ()):
             table_id = (publish.subscription, publish.target_oid)
@@ -283,15 +282,15 @@ class RelationRoutes:
         return usable
 
     def truncated(self, oid: int, named: frozenset[int]) -> list[tuple[ProjectionRoute, Target]]:
-        """Return the targets of a TRUNCATE of `oid` in a statement that names all of `named`."""
+        """Return the targets of a TRUNCATE of `oid`; `named` are all OIDs in its statement."""
         if self._settings.truncate == "skip":
             return []
-        found = []
+        result = []
         for route in self.by_oid[oid].projection_routes:
             target = self.projections.tables[route.target_oid]
             if target.oid == oid or named.issuperset(target.leaves):
-                found += [(route, t) for t in route.targets if Operation.TRUNCATE in t.operations]
-        return found
+                result += [(route, t) for t in route.targets if Operation.TRUNCATE in t.operations]
+        return result
 
     def copy_route(self, copies: Sequence[TableCopy], key: Sequence[str]) -> CopyRoute:
         """Prepare the copy of one table for the subscriptions of `copies`; `key` is its key."""
@@ -309,7 +308,7 @@ class RelationRoutes:
         return bool(self.copy_invalidated or self.held.reasons or self.addresses.refused)
 
     def watch(self, route: CopyRoute, copy: ChunkedCopy, whole: Iterable[TableCopy] = ()) -> None:
-        """Pass every published change of the table of `route` to `copy` from now on.
+        """Pass all published changes of the table of `route` to `copy` from now on.
 
         Args:
             route: Route of the copy.
@@ -344,7 +343,7 @@ class RelationRoutes:
                 their schema, instead of failing.
 
         Returns:
-            Reasons, for those of them whose schema was refused.
+            Reasons of refusal, by table, for those of `holdable` whose schema was refused.
 
         Raises:
             SchemaError: a table cannot be published.
@@ -366,7 +365,7 @@ class RelationRoutes:
                     raise
                 refused[table_id] = error.message
 
-        # A type that cannot be read in binary format is an error now, not at its first row.
+        # A type that cannot be read in binary format should fail now, not at its first row.
         for oid in self._publishes:
             table = self.projections.tables[oid]
             sent = [(c.name, c.type_oid) for c in table.columns if c.generated != "v"]

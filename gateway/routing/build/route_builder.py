@@ -18,7 +18,7 @@ __all__ = ["RouteBuilder"]
 
 
 class RouteBuilder:
-    """Builder of projection routes, step by step: encoder, targets, then the route of both."""
+    """Builder of projection routes, in steps: the encoder, the targets, the route to them."""
 
     def __init__(self, plan: Plan, settings: RoutingSettings, addresses: Addresses) -> None:
         self._settings = settings
@@ -49,7 +49,7 @@ class RouteBuilder:
         selections: Mapping[Operation, Lookup] = MappingProxyType({}),
         filters: Mapping[Operation, Sequence[FilterClause]] = MappingProxyType({}),
     ) -> Target:
-        """Register the table's schemas; return the subscription as a target."""
+        """Register the table's schemas and return the target."""
         address = self._addresses.of_table(subscription, projection.target, encoder)
         return Target(
             address.counter,
@@ -71,7 +71,7 @@ class RouteBuilder:
         relation: str,
         layout: Sequence[str],
     ) -> ProjectionRoute:
-        """Return the route to `targets`; the tuples are of `relation`, with columns `layout`."""
+        """Return the route to `targets` of tuples of `relation` with columns `layout`."""
         quarantine = None
         if self._addresses.errors is not None:
             quarantine = Quarantine(

@@ -1,7 +1,7 @@
 """Addresses of records: topics, ids of their schemas, and tables held for a refused schema.
 
-All schemas are registered here. If the registry refuses a schema of markers, messages or errors,
-that is always an error; a refused table schema concerns that table of that subscription alone.
+All schemas are registered here. It is always an error if the registry refuses a schema of markers,
+messages or errors; a refused table schema concerns that table of that subscription alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Address:
     Attributes:
         key_prefix: Prefix of a key in Confluent's wire format; empty without a key.
         value_prefix: Prefix of a value, likewise.
-        refused: Error for which the table is held, or None; the prefixes are empty if it is held.
+        refused: Error for which the table is held, or None. A held table has empty prefixes.
     """
 
     counter: TopicCounter
@@ -46,7 +46,7 @@ class Addresses:
 
     Args:
         plan: Plan in force.
-        tables: Subscription and OID of the subscriber tables.
+        targets: Subscription and OID of the subscriber tables.
         settings: Topic names, partitions, limits, and quarantined kinds.
         schemas: Schema registry.
 
@@ -61,7 +61,7 @@ class Addresses:
     def __init__(
         self,
         plan: Plan,
-        table_id: Iterable[tuple[str, int]],
+        targets: Iterable[tuple[str, int]],
         settings: RoutingSettings,
         schemas: SchemaIds,
     ) -> None:
@@ -69,7 +69,7 @@ class Addresses:
         self._schemas = schemas
         names = (s.name for s in plan.subscriptions if s.name not in settings.muted)
         tables: dict[str, list[Table]] = {name: [] for name in names}
-        for subscription, oid in table_id:
+        for subscription, oid in targets:
             tables[subscription].append(plan.tables[oid])
         self._feeds = {name: self._feed(name, found) for name, found in tables.items()}
         self.feeds = tuple(self._feeds.values())
@@ -107,7 +107,7 @@ class Addresses:
         return self._settings.most_bytes.get(topic, sys.maxsize)
 
     def of_table(self, subscription: str, table: Table, encoder: EnvelopeEncoder) -> Address:
-        """Register the schemas of a table, unless it is held.
+        """Register the schemas of a table, unless it is held; return its address.
 
         Raises:
             SchemaRefusedError: the registry refuses a schema, and the table cannot be held for it.

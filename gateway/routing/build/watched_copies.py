@@ -1,4 +1,4 @@
-"""Copies in progress, by the table whose published changes they receive."""
+"""Copies in progress, which receive the published changes of their tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["WatchedCopies"]
 
 
 class WatchedCopies:
-    """Copies that are shown every published change of their tables."""
+    """Copies in progress, by table."""
 
     def __init__(self) -> None:
         self._by_table: dict[int, list[tuple[CopyRoute, ChunkedCopy]]] = {}
@@ -24,12 +24,12 @@ class WatchedCopies:
         return frozenset(self._by_table)
 
     def add(self, route: CopyRoute, copy: ChunkedCopy, whole: Iterable[TableCopy]) -> None:
-        """Add `copy`, which reads by `route`; `whole`: the tables that it copies completely."""
+        """Add `copy`, read by `route`; `whole` are the tables that it copies completely."""
         self._by_table.setdefault(route.table.oid, []).append((route, copy))
         self._whole |= {(each.subscription, each.target_oid): copy for each in whole}
 
     def remove(self, route: CopyRoute, copy: ChunkedCopy) -> None:
-        """Undo `add`, if that has not been done."""
+        """Undo `add`; no effect if that was done before."""
         oid = route.table.oid
         left = [each for each in self._by_table.pop(oid, ()) if each[1] is not copy]
         if left:
@@ -37,12 +37,12 @@ class WatchedCopies:
         self._whole = {target: each for target, each in self._whole.items() if each is not copy}
 
     def columns(self, target_oid: int) -> Iterator[str]:
-        """Yield the columns that the copies of a table read."""
+        """Yield the columns read by the copies of a table."""
         for route, _ in self._by_table.get(target_oid, ()):
             yield from route.columns
 
     def watches(self, target_oids: Iterable[int], names: Sequence[str]) -> list[CopyWatch]:
-        """Return what shows rows with the columns `names` to the copies of some tables."""
+        """Return the watches of the copies of some tables, for rows with columns `names`."""
         return [
             CopyWatch(copy, route.columns, names)
             for target in sorted(target_oids)
@@ -50,7 +50,7 @@ class WatchedCopies:
         ]
 
     def truncate(self, oids: Sequence[int], xid: int, tables: Mapping[int, Table]) -> None:
-        """Pass a TRUNCATE that names `oids` to the copies; `tables` are the known ones, by OID."""
+        """Pass a TRUNCATE that names `oids` to the copies; `tables` are all tables by OID."""
         named = frozenset(oids)
         for target_oid, watched in self._by_table.items():
             leaves = tables[target_oid].leaves
@@ -62,7 +62,8 @@ class WatchedCopies:
         """Pass the rewrite of a table by transaction `xid` to its copy.
 
         Returns:
-            Whether the copy goes on; False: there is none, or it has rows from before the rewrite.
+            Whether the copy continues; False if there is none, or if it has rows from before the
+            rewrite.
         """
         copy = self._whole.get(target)
         return copy is not None and xid is not None and copy.rewrite(xid)

@@ -1,4 +1,4 @@
-"""The path of a row: filters, targets, records, and what is counted on the way. Pure.
+"""Path of a row: filters, targets, records and counters. Pure.
 
 This code runs once per row or per transaction, on values prepared by `gateway.routing.build`.
 `gateway._speedups` does the same in C; `native` connects the two.

@@ -1,4 +1,4 @@
-"""Conversion of rows from binary format to text format, before anything reads them."""
+"""Conversion of rows from binary to text format before anything reads them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def compile_row(
 ) -> RowToText:
     """Return the conversion of a relation's rows to text format.
 
-    Types without a send function arrive as text even in binary mode and are left alone; so are
+    Types without a send function arrive as text even in binary mode and stay as they are, and so do
     columns that nobody reads. The function raises ValueFormatError for bytes that are not in their
     type's format.
 

@@ -1,4 +1,4 @@
-"""Routing for tables being copied: rows to records, and live changes passed to the copy."""
+"""Routing for tables that are being copied: rows to records, and live changes to the copy."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CopyRoute:
         table: Subscriber table.
         columns: Columns to read, in the order of the rows' values.
         key: Names of the key columns, in the table's order; empty without a key.
-        projection_routes: Routes of each projection; their targets evaluate the filters.
+        projection_routes: Route of each projection; its targets evaluate the filters.
         asking: Question that the server is asked about the rows, or None.
         compiled: C path for COPY lines, or None.
     """
@@ -67,7 +67,7 @@ class CopyRoute:
             rows: Rows with all their values.
             lsn: Position of the rows.
             tx: State created for these rows.
-            evaluator: Evaluator of the filters that are not evaluated here; not busy.
+            evaluator: Idle evaluator of the filters that are not evaluated here.
 
         Raises:
             UnfitError: a row cannot be published and is not quarantined.
@@ -150,7 +150,7 @@ def _picker(positions: Sequence[int | None]) -> Callable[[Row], Row]:
         return itemgetter(*known)
 
     def pick(row: Row) -> Row:
-        # A column that the relation did not have yet: only rows that no chunk needs lack a value.
+        # The relation did not have such a column yet; no chunk needs rows that lack a value.
         values: list[ColumnValue] = [
             UNCHANGED if position is None else row[position] for position in positions
         ]

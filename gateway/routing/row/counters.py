@@ -1,7 +1,7 @@
 """Counters of routed rows, for END markers and for monitoring.
 
-The hot path only increments counters. Everything else is done once per transaction (`pop_counts`),
-or periodically for all tables together (`tally`).
+The hot path only increments counters. Everything else is done once per transaction (`pop_counts`)
+or periodically for all tables (`Router.tally`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RowKey: TypeAlias = tuple[str, str, RowOperation]
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Totals since the routes were made.
+    """Totals since the routes were built.
 
     Attributes:
         rows: Number of changes published, by subscription, table and operation.
@@ -47,12 +47,11 @@ class TopicCounter:
         most_bytes: Maximum size of a record, as `gateway.core.records.wire_size` counts it.
         number: Index among all topics; lists of topics are in this order.
         feed: Index of the subscription among all.
-        records: Records of the current transaction, without tombstones. Whoever counts the first
-            one adds the counter to
+        records: Number of records of the current transaction, without tombstones. Code that counts
+            the first one adds the counter to
             `gateway.routing.row.transaction_state.TransactionState.touched`.
-        others: How many of `records` are not INSERTs at the source.
-        inserts: Number of UPDATEs that became INSERTs and, of finished transactions, of all other
-            INSERTs.
+        others: Number of `records` that are not INSERTs at the source.
+        inserts: Number of INSERTs of finished transactions, and of UPDATEs that became INSERTs.
         updates: Number of updates; a change of the key counts as one.
     """
 
@@ -96,7 +95,7 @@ class TopicCounter:
         self.inserts = self.updates = self.deletes = self.truncates = self.copied = 0
 
     def end_copy(self, *, rows: bool) -> None:
-        """Reset `records`, which belong to no transaction; they are copied rows."""
+        """Reset `records`, which belong to no transaction; count them as copied if `rows`."""
         if rows:
             self.copied += self.records
         self.records = self.others = 0
@@ -114,14 +113,14 @@ class TopicCounter:
 
 
 def pop_counts(counters: Sequence[TopicCounter]) -> dict[str, list[tuple[str, int]]]:
-    """Finish a transaction: return topics and record counts of each subscription that has any.
+    """Finish a transaction: return topics and record counts, by subscription with records.
 
     `counters` are those that the transaction touched, in any order, possibly repeated.
     """
-    found: dict[str, list[tuple[str, int]]] = {}
+    counts: dict[str, list[tuple[str, int]]] = {}
     for counter in sorted(counters, key=_NUMBER) if len(counters) > 1 else counters:
         if records := counter.records:
-            found.setdefault(counter.subscription, []).append((counter.topic, records))
+            counts.setdefault(counter.subscription, []).append((counter.topic, records))
             counter.inserts += records - counter.others
             counter.records = counter.others = 0
-    return found
+    return counts

@@ -1,4 +1,4 @@
-"""Row filters of a plan, each compiled once."""
+"""Row filters of a plan, each compiled once, and their evaluators."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Asking:
     """Question that the server is asked about the rows of one relation.
 
     Attributes:
-        indexes: Index of each of the question's columns in a tuple; None for a column of no table.
+        indexes: Index in a tuple of each of the question's columns; None for a column of no table.
         places: Index of each filter in the question, by the filter's text.
-        needed: By operation, whether a row must be asked about; never for operations without an
-            entry.
+        needed: Function that tells whether the server must see a row, by operation; it never must
+            for operations without an entry.
     """
 
     question: Question
@@ -58,7 +58,7 @@ class Filters:
     def __init__(self, tables: Mapping[int, Table], *, server: bool) -> None:
         self._tables = tables
         self._understand = place_filter if server else compile_filter
-        self._found: dict[FilterClause, RowFilter] = {}
+        self._compiled: dict[FilterClause, RowFilter] = {}
         self.expected = False
 
     def of(self, clause: FilterClause) -> RowFilter:
@@ -67,14 +67,14 @@ class Filters:
         Raises:
             FilterError: neither the gateway nor the server can evaluate it.
         """
-        if clause not in self._found:
+        if clause not in self._compiled:
             table = self._tables[clause.table_oid]
             source = FilterSource(str(table), clause.publication)
-            self._found[clause] = self._understand(clause.text, table.columns, source=source)
-        return self._found[clause]
+            self._compiled[clause] = self._understand(clause.text, table.columns, source=source)
+        return self._compiled[clause]
 
     def compile(self, publishes: Sequence[Publish]) -> None:
-        """Compile all filters now, to fail before the first row of one that cannot be evaluated.
+        """Compile all filters, so that an unusable one fails before its first row.
 
         Raises:
             FilterError: a filter cannot be evaluated.
@@ -85,17 +85,17 @@ class Filters:
                     self.of(clause)
 
     def evaluations(self) -> list[tuple[str, str]]:
-        """Return each filter, by publication and table, with who evaluates it and why."""
-        found = []
-        for row_filter in self._found.values():
+        """Return each filter, by publication and table, with its evaluator and the reason."""
+        result = []
+        for row_filter in self._compiled.values():
             who = "evaluated here"
             if row_filter.refused is not None:
                 who = f"evaluated by the server: {row_filter.refused.reason}"
-            found.append((f"{row_filter.source}", who))
-        return sorted(set(found))
+            result.append((f"{row_filter.source}", who))
+        return sorted(set(result))
 
     def evaluators(self, publish: Publish) -> str:
-        """Return in a word or two who evaluates the filters of `publish`."""
+        """Return the evaluator of the filters of `publish`, in a few words."""
         clauses = {clause for found in publish.filters.values() for clause in found}
         asked = {self.of(clause).refused is not None for clause in clauses}
         if not asked:
@@ -105,16 +105,16 @@ class Filters:
     @property
     def ask_server(self) -> bool:
         """Whether the server evaluates one of the filters, or may have to."""
-        return self.expected or any(found.refused is not None for found in self._found.values())
+        return self.expected or any(found.refused is not None for found in self._compiled.values())
 
     def asking(
         self,
         filters: Iterable[Mapping[Operation, Sequence[FilterClause]]],
         names: Sequence[str],
     ) -> Asking | None:
-        """Return the server's question about tuples with columns `names`; None if there is none.
+        """Return the server's question about tuples with columns `names`; None if it is not needed.
 
-        `filters` are the filters of each subscription, by operation.
+        `filters` has the filters of each subscription, by operation.
         """
         by_operation: dict[Operation, list[RowFilter]] = {}
         columns: dict[str, AskedColumn] = {}
@@ -151,21 +151,21 @@ class Filters:
         }
 
     def may_raise(self) -> list[str]:
-        """Return the names of the publications that have a row filter which may raise."""
-        found = self._found.items()
+        """Return the names of the publications with a row filter that may raise."""
+        found = self._compiled.items()
         return sorted({clause.publication for clause, row in found if can_raise(row.expr)})
 
     def passes(
         self, clauses: Sequence[FilterClause], names: Sequence[str], asking: Asking | None
     ) -> Passes | None:
-        """Return the decision on a tuple with columns `names`; None when every row passes."""
+        """Return the decision on a tuple with columns `names`; None if every row passes."""
         if not clauses:
             return None
         places = {} if asking is None else asking.places
         return combine([self.of(clause) for clause in clauses], names, places)
 
     def lookup(self, clauses: Sequence[FilterClause], names: Sequence[str]) -> Lookup | None:
-        """Return the texts of one column with which a row can pass; None if any text may."""
+        """Return the texts of one column with which a row can pass; None if there is no limit."""
         selection = selection_of([self.of(clause) for clause in clauses])
         if selection is None:
             return None

@@ -1,9 +1,9 @@
-"""Interface to the compiled row path: a route's rows in one call, in C.
+"""Interface to the compiled row path, which routes many rows of a relation in one call of C.
 
 It handles the common kinds of changes and yields the same records as
-`gateway.routing.row.projection_route`, which is the reference and handles all others, one by one,
-in any mixture. ``PGSLUICE_INTERPRETED=1`` leaves everything to the latter, and so does a machine on
-which nothing could be compiled (``tools/build_rows.py``).
+`gateway.routing.row.projection_route`, which is the reference and handles all other changes, one by
+one, in any mixture. The latter routes everything with ``PGSLUICE_INTERPRETED=1``, or if the module
+was not compiled (``tools/build_rows.py``).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def why_not_built() -> str | None:
 
 
 class CompiledRows:
-    """Rows of one announced relation, routed in C.
+    """Compiled path of the rows of one announced relation.
 
     Attributes:
         rows: C object with which `gateway.routing.short_transactions` routes the rows.
@@ -79,9 +79,9 @@ class CompiledRows:
         tx: TransactionState,
         piece: Piece,
     ) -> int:
-        """Route the frames from `place` on, until the first that is left to the interpreted path.
+        """Route the frames from `place` on, up to the first one left to the interpreted path.
 
-        It stops earlier after the frame that fills the piece.
+        It stops earlier if the piece is full.
 
         Args:
             frames: List of frames.
@@ -91,7 +91,7 @@ class CompiledRows:
             piece: Piece that records are appended to; not full.
 
         Returns:
-            The index of the first frame that was not routed.
+            Index of the first frame that was not routed.
         """
         for order in self._orders:
             order.enter(tx)
@@ -120,16 +120,16 @@ class CompiledRows:
         out: list[Record],
         interpret: Callable[[CopiedRow], None],
     ) -> None:
-        """Append the records of copied rows, in order: lines in C, all others by `interpret`.
+        """Append the records of copied rows in order; rows that are not COPY lines by `interpret`.
 
         Args:
-            rows: Rows with the columns that this object was made for.
+            rows: Rows with the columns of this path.
             lsn: Position of the rows.
             tx: State created for these rows.
             out: List that records are appended to.
             interpret: Interpreted path for one row.
         """
-        # After the row itself, all values are the same, and so are the headers.
+        # All copied rows share the part of the value after the row, and the headers.
         headers = tx.headers.make(lsn, tx.seq, tx.insert_op)
         tails = tuple(
             route.encoder.value(
@@ -167,18 +167,18 @@ def compile_rows(
     if None in specified:
         return None
     is_read = bytes(any(name in decided.read for decided in decisions) for name in names)
-    # A partition published as another table is numbered there, together with the other partitions.
+    # The changes of a partition published as another table are numbered with those of that table.
     is_alone = all(route.target_oid == relation_oid for route in projection_routes)
     rows = ROWS.Rows(relation_oid, len(names), is_alone, UNCHANGED, is_read, tuple(specified))
     return CompiledRows(rows, projection_routes)
 
 
 class _Decisions:
-    """Candidates of a projection route, with targets and conditions by number.
+    """Candidates of a projection route, with targets and conditions replaced by their numbers.
 
     Attributes:
-        conditions: Filters that C evaluates from tables; all others stay functions.
-        read: Names of the columns that the functions read.
+        conditions: Filters that C evaluates from tables; all others remain functions.
+        read: Names of the columns that these functions read.
     """
 
     def __init__(self, route: ProjectionRoute, names: Sequence[str], filters: Filters) -> None:
@@ -216,22 +216,22 @@ class _Decisions:
     def _condition(self, target: Target, operation: Operation) -> int:
         """Return the number of the target's condition; -1 if a function or nothing decides."""
         clauses = tuple(target.filters.get(operation, ()))
-        found = [self._filters.of(clause) for clause in clauses]
-        if found and target.refused is None:
+        filters = [self._filters.of(clause) for clause in clauses]
+        if filters and target.refused is None:
             if clauses not in self._numbers:
-                condition = condition_of(found, self._names)
+                condition = condition_of(filters, self._names)
                 self._numbers[clauses] = -1 if condition is None else len(self.conditions)
                 self.conditions += () if condition is None else (condition,)
             if (number := self._numbers[clauses]) >= 0:
                 return number
-        self.read.update(*(row_filter.columns for row_filter in found))
+        self.read.update(*(row_filter.columns for row_filter in filters))
         return -1
 
 
 def _route_table(
     compiled: ModuleType, route: ProjectionRoute, decisions: _Decisions
 ) -> RouteTable | None:
-    """The route as C reads it; None where C lacks a conversion or a canonical form."""
+    """Return the route as C reads it; None if C lacks a conversion or a canonical form."""
     encoder = route.encoder
     schema, position = (
         encoder.schema,

@@ -1,12 +1,12 @@
 """Hot path from one tuple to the records of every subscription that receives it.
 
 A `gateway.routing.row.relation_route.RelationRoute` is prepared when a Relation message arrives. It
-holds a `ProjectionRoute` for each projection of the row (target table and columns), which holds a
-`Target` for each subscription. A row is split once and encoded once per projection, and only if a
-target receives it. All functions append to `out` and never touch the clock, the log or a lock.
+has a `ProjectionRoute` for each projection of the row (target table and columns), which has a
+`Target` for each subscription. A row is split once, and encoded once per projection if a target
+receives it. All functions append to `out` and never touch the clock, the log or a lock.
 
-Unpublishable changes are found along the way at almost no cost to other rows: a filter or an
-encoder raises, and a record's size is checked exactly only when it is near the limit.
+Unpublishable changes are detected on the way, at almost no cost to other rows: a filter or an
+encoder raises, and the exact size of a record is computed only near the limit.
 """
 
 from __future__ import annotations
@@ -44,12 +44,13 @@ class ProjectionRoute:
     Attributes:
         encoder: Encoder of envelopes of this projection.
         encode_row: Tuple -> Avro record ``Value``.
-        encode_old: Old key tuple -> the same, identity columns only.
-        encode_key: Tuple -> Avro key, or None where the table has no key.
-        canonical: Tuple -> bytes that are equal when the keys are, for the partition.
+        encode_old: Old key tuple -> the same, with the identity's columns only.
+        encode_key: Tuple -> Avro key; None if the table has no key.
+        canonical: Tuple -> bytes that are equal if the keys are, for the choice of the partition;
+            None if all topics have one partition.
         unchanged: Tuple -> Avro array of the published columns that are UNCHANGED.
         quarantine: Destination of changes that cannot be published; None if these raise.
-        surely_fits: Size of a value, in bytes, until which no record can be too large.
+        surely_fits: Largest size of a value, in bytes, with which no record can be too large.
     """
 
     __slots__ = (
@@ -95,10 +96,10 @@ class ProjectionRoute:
         self.encode_key = encoder.encode_key
         self.unchanged = encoder.encode_unchanged
         self.value = encoder.value
-        # With one partition everywhere, nobody needs the hash.
+        # The hash is needed only for topics with several partitions.
         spread = any(target.counter.partitions > 1 for target in targets)
         self.canonical = encoder.canonical_key if spread else None
-        # A key's columns are in the value as well, so it is no longer than that.
+        # A key is no longer than the value, which has the key's columns as well.
         least = min((target.counter.most_bytes for target in targets), default=0)
         self.surely_fits = (least - _MOST_OF_HEADERS) // 2
         self.widest = max(targets, key=lambda target: target.counter.most_bytes, default=None)
@@ -110,7 +111,7 @@ class ProjectionRoute:
 
     def insert(self, row: Row, lsn: int, tx: TransactionState, out: list[Record]) -> None:
         """Publish an INSERT, or a copied row, to the targets whose filter it passes."""
-        # The hot loop: `draft` and `emit` for the one record that an insert can be, in one place.
+        # Hot loop: `draft` and `emit` inlined for the only record that an INSERT can become.
         made = False
         for target, passes in self.inserting.of(row):
             try:
@@ -169,7 +170,7 @@ class ProjectionRoute:
         tx: TransactionState,
         out: list[Record],
     ) -> None:
-        """Publish an UPDATE as each target must see it: update, insert, delete or nothing."""
+        """Publish an UPDATE to each target: as an update, an insert, a delete, or not at all."""
         made: dict[Action, list[Draft]] = {}
         for target, passes in self.updating.of_both(old, new):
             try:
@@ -237,7 +238,7 @@ class ProjectionRoute:
         lsn: int,
         tx: TransactionState,
     ) -> list[Draft]:
-        """Make the records of an UPDATE: both halves when the key changes."""
+        """Make the records of an UPDATE; two halves if the key changes."""
         if action is Action.DELETE:
             assert old is not None  # without an old row, nothing can leave the filter
             return self.draft_delete(old, full, lsn, tx.seq, tx)
@@ -257,10 +258,10 @@ class ProjectionRoute:
         return drafts
 
     def lost(self, row: Row, tx: TransactionState) -> bytes:
-        """Count an INSERT made by a filter of a row that lacks values; return these columns.
+        """Count an INSERT of a row that lacks values; return the array of the lacking columns.
 
-        The filter may be the server's: values of a row that was inserted are always sent
-        (ReorderBufferToastReplace).
+        A filter has turned an UPDATE into this INSERT, here or, with push-down, on the server: all
+        values of a row that was really inserted are sent (ReorderBufferToastReplace).
         """
         table = str(self.encoder.schema)
         tx.lost_values[table] = tx.lost_values.get(table, 0) + 1
@@ -275,7 +276,7 @@ class ProjectionRoute:
         tx: TransactionState,
         rekey: bytes | None = None,
     ) -> list[Draft]:
-        """Make a ``d`` record and, where the table has a key, its tombstone."""
+        """Make a ``d`` record and, if tombstones are on and the table has a key, its tombstone."""
         if tx.large and full:
             self.check_values(old)
         before = self.encode_row(old) if full else self.encode_old(old)
@@ -315,7 +316,7 @@ class ProjectionRoute:
         return key, canonical, body, tx.headers.make(lsn, seq, op, rekey)
 
     def check_values(self, row: Row) -> None:
-        """Raise if a value makes the row's record too large for all of its topics.
+        """Raise if one value alone makes the row's record too large for all topics.
 
         Raises:
             RecordSizeError: the row has such a value.
@@ -334,7 +335,7 @@ class ProjectionRoute:
         check_value(self.encoder.schema, longest // SHRINKS_TO, counter.topic, counter.most_bytes)
 
     def prefix(self, tx: TransactionState) -> SourcePrefix:
-        """Return the source block's constant part, encoded once per transaction."""
+        """Return the constant part of the source block, encoded once per transaction."""
         if self._prefix_of is not tx:
             self._prefix = self.encoder.begin(tx.context)
             self._prefix_of = tx
@@ -348,7 +349,7 @@ class ProjectionRoute:
         tx: TransactionState,
         out: list[Record],
     ) -> None:
-        """Address drafts to one target's topic and count them: all of them or none.
+        """Append drafts as records of one target's topic and count them, all or none.
 
         Raises:
             RecordSizeError: a record is too large.
@@ -392,8 +393,8 @@ class ProjectionRoute:
     ) -> None:
         """Send a change that the target cannot receive to the error topic, or raise its error.
 
-        Nothing happens if the subscription skips the transaction because of its origin: PostgreSQL
-        does not evaluate the filter then.
+        Nothing happens if the subscription skips the transaction because of its origin, in which
+        case PostgreSQL does not evaluate the filter either.
 
         Source: FilterByOrigin in decode.c, before pgoutput_change.
         """

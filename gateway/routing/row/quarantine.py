@@ -1,10 +1,10 @@
 """Records of the error topic for changes that cannot be published (``[on_error]``).
 
-PostgreSQL has no equivalent: there the walsender, or the subscriber, fails at such a change until
-somebody intervenes. Here the affected subscriptions continue without it, and the record says which
-change it was and what their tables hold now, so that somebody can repair them. The record has only
-the columns that the subscription publishes. It must not be too large itself: values are omitted,
-the longest first, until it fits its topic.
+PostgreSQL has no equivalent: its walsender or subscriber fails at such a change until somebody
+intervenes. Here the affected subscriptions continue without the change. The record identifies the
+change and describes the effect on their tables, so that somebody can repair them. It has only the
+columns that the subscription publishes; values are omitted, the longest first, until it fits its
+topic.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _RAISE_LIMITS: Final = (
     "below it"
 )
 _MOST_OF_A_VALUE: Final = (None, 65_536, 1_024, 32, 0)
-"""Maximum size of a value that is not omitted, in bytes, from the first attempt to the last."""
+"""Maximum size in bytes of a value that is not omitted, by attempt."""
 _MOST_OF_A_TEXT: Final = 1_000
-"""Maximum length of a reason or a filter, in characters, when something has to be omitted."""
+"""Maximum length of a reason or a filter, in characters, if something has to be omitted."""
 
 _EFFECTS: Final[Mapping[bytes, str]] = {
     b"c": "missing",
@@ -177,18 +177,18 @@ class Quarantine:
         change: UnfitChange,
         tx: TransactionState,
     ) -> Record:
-        """Make the record of `change` for one subscription with these combined `filters`."""
+        """Make the record of `change` for a subscription with the combined `filters`."""
         headers = tx.headers.make(change.lsn, tx.seq, change.op)
         for most in _MOST_OF_A_VALUE:
             if most != 0 and self._least_bytes(change, most) > self._topic.most_bytes:
-                continue  # not encoded just to find that out
+                continue  # too large without being encoded
             value = self._value(error, subscription, filters, change, tx, most)
             if wire_size(None, value, headers) <= self._topic.most_bytes:
                 break
         return (self._topic.name, 0, None, value, headers)
 
     def _least_bytes(self, change: UnfitChange, most: int | None) -> int:
-        """Return the total size of the values of at most `most` bytes, in bytes."""
+        """Return the total size in bytes of the values that have at most `most` bytes."""
         logged = None if change.full else self._identity
         return sum(
             len(value)
@@ -247,10 +247,10 @@ class Quarantine:
     def _texts(
         self, row: Row | None, only: Collection[str] | None, most: int | None, omitted: set[str]
     ) -> dict[str, str | None] | None:
-        """Return the values as text, without those that were not sent or are not among `only`.
+        """Return the values as text, except those that were not sent or are not in `only`.
 
-        Values of more than `most` bytes are left out, too, and their columns' names added to
-        `omitted`.
+        Values of more than `most` bytes are left out as well; the names of their columns are added
+        to `omitted`.
         """
         if row is None:
             return None

@@ -1,7 +1,7 @@
 """Bounded pieces of a transaction's records.
 
-A row becomes one record per subscription that receives it, each with a value of its own. A piece is
-therefore bounded by the number and the size of its records.
+A row becomes a record for each subscription that receives it, each with a value of its own, so a
+piece is bounded by the number and the size of records rather than by rows.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ PIECE_BYTES: Final = 1 << 20
 
 
 class Piece:
-    """Buffer of records; append to `records`.
+    """Buffer of records, which are appended to `records`.
 
     Attributes:
-        size: Size of their values in bytes, as of the last call of `is_full`.
+        size: Size of their values in bytes at the last call of `is_full`.
     """
 
     __slots__ = ("_counted", "records", "size")
@@ -44,6 +44,6 @@ class Piece:
 
     def pop(self) -> list[Record]:
         """Return the records and start a new piece."""
-        table_id, self.records = self.records, []
+        records, self.records = self.records, []
         self._counted = self.size = 0
-        return table_id
+        return records

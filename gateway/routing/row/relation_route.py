@@ -1,6 +1,6 @@
-"""Route of one announced relation: tuples are decoded, numbered and passed to its projections.
+"""Route of one announced relation: decodes and numbers tuples, and passes them to its projections.
 
-``seq`` and ``total_order`` are assigned here, before filtering, so that they do not depend on the
+``seq`` and ``total_order`` are assigned before filtering, so that they do not depend on the
 definitions.
 """
 
@@ -25,7 +25,7 @@ from gateway.rowfilter import fill_unchanged
 __all__ = ["Change", "RelationRoute"]
 
 LARGE: Final = 1 << 20
-"""Size of a frame, in bytes, from which on the values are checked before they are encoded."""
+"""Size of a frame, in bytes, above which values are checked before they are encoded."""
 
 _TAG_AT: Final = 25
 _INSERT: Final = ord("I")
@@ -34,7 +34,7 @@ _DELETE: Final = ord("D")
 
 @dataclass(slots=True)
 class Change:
-    """Row change that has been decoded and not routed yet.
+    """Decoded row change that has not been routed yet.
 
     Attributes:
         full: Whether `old` has all columns, not only those of the replica identity.
@@ -79,7 +79,7 @@ class RelationRoute:
         to_text: Conversion of binary values to text; None if all values arrive as text.
         asking: Question that the server is asked about its rows, or None.
         watches: Copies in progress that observe its changes.
-        compiled: C path, which is tried first for its changes, or None.
+        compiled: C path, tried first for each change, or None.
     """
 
     __slots__ = (
@@ -113,7 +113,7 @@ class RelationRoute:
         self.asking = asking
         self.watches = watches
         self.compiled = compiled
-        # Two projections of one table share its order: it counts changes, not records.
+        # Projections of one table share its order, which counts changes, not records.
         self.orders = list({id(route.order): route.order for route in projection_routes}.values())
 
     def read(self, frame: bytes, at: int) -> Change:

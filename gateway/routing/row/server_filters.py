@@ -1,12 +1,12 @@
 """Row filters evaluated by the server: rows are collected, judged in batches and routed in order.
 
-Chunks of frames are read ahead of the router, across all waiting transactions:
+Chunks of frames are read ahead of the router, over all waiting transactions:
 
     foresee ──► read: rows that need the server ──► ask: one statement for each table ──► route
 
-While the server works on one batch, the router works on the previous one, the next is received, and
-the sink commits finished records. Numbers and positions are assigned when a row is routed, so that
-nothing depends on when its answer arrives. Reading ahead stops at a Relation message, which may
+While the server works on a batch, the router works on the previous one, the next one is received,
+and the sink commits finished records. Numbers and positions are assigned when a row is routed, so
+nothing depends on when the answer arrives. Reading ahead stops at a Relation message, which may
 change the question, until the router has applied it.
 """
 
@@ -36,9 +36,9 @@ __all__ = ["Chunk", "Verdicts", "attach", "judge", "judge_rows"]
 
 BATCH_ROWS: Final = 1_000
 BATCH_BYTES: Final = 1 << 20
-"""Limits of one statement; the chunk that reaches one of them is still part of it."""
+"""Limits of one statement; the chunk that reaches one of them still belongs to it."""
 AHEAD_BYTES: Final = 4 << 20
-"""Maximum size of frames read before the first of them is routed, in bytes."""
+"""Maximum total size in bytes of frames that are read and not routed."""
 
 _WAIT_S: Final = 0.5
 _TAG_AT: Final = 25
@@ -61,7 +61,7 @@ class Chunk:
     Attributes:
         announces: Whether its frames are Relation or DDL messages.
         changes: Changes decoded so far, by index of the frame.
-        pending: Number of unanswered batches that have rows of it.
+        pending: Number of unanswered batches with rows of this chunk.
     """
 
     transaction: Ahead
@@ -103,17 +103,17 @@ class Verdicts:
         self._asked: _Batch | None = None
 
     def fileno(self) -> int:
-        """File descriptor that is readable when the server may have answered."""
+        """File descriptor that becomes readable when there may be an answer."""
         return self._evaluator.fileno()
 
     def foresee(self, item: Ahead) -> None:
-        """Announce what will be routed or marked after everything that was announced before."""
+        """Announce the next item to be routed or marked, in the order of these calls."""
         self._expected.append(item)
         self._ahead.append(item)
         self._advance()
 
     def chunks(self, item: Ahead) -> Iterator[Chunk | None]:
-        """Yield the chunks of `item`, which is routed next; None while the first is not judged.
+        """Yield the chunks of `item`, which is routed next; None while the first one is not judged.
 
         Raises:
             ProtocolError, SchemaError, ...: a row cannot be decoded.
@@ -121,7 +121,7 @@ class Verdicts:
         """
         if not self._expected:
             self.foresee(item)
-        # Otherwise it would get the chunks of another transaction, and lose its rows.
+        # In another order it would get the chunks of another transaction and lose its rows.
         assert self._expected[0] is item, "routed in another order than announced"
         self._expected.popleft()
         while True:
@@ -129,7 +129,7 @@ class Verdicts:
             if not self._chunks:
                 if not self._read_next():
                     return
-                continue  # so that its rows are sent now
+                continue  # `_advance` sends its rows now
             chunk = self._chunks[0]
             if chunk.transaction is not item:
                 return
@@ -146,7 +146,7 @@ class Verdicts:
             pass
 
     def _advance(self) -> None:
-        """Collect an answer that has arrived; ask the next question when the server is free."""
+        """Collect the answer if it has arrived; ask the next question if the server is free."""
         if self._asked is not None:
             answer = self._evaluator.collect()
             if answer is None:
@@ -159,7 +159,7 @@ class Verdicts:
             while self._size < AHEAD_BYTES and not self._is_batch_full() and self._read_next():
                 pass
         except GatewayError:
-            pass  # it is an error only when its turn comes
+            pass  # raised again when the router reaches it
         for question, batch in self._batches.items():
             del self._batches[question]
             self._asked = batch
@@ -173,13 +173,13 @@ class Verdicts:
         )
 
     def _read_next(self) -> bool:
-        """Read a chunk; False if there is none, or if an earlier one may change how it is read."""
+        """Read a chunk; False if there is none, or if an earlier one may change how to read it."""
         if self._chunks and self._chunks[-1].announces:
             return False
         if self._next is None:
             self._next = next(self._unread, None)
             if self._next is None:
-                self._unread = self._cut()  # it ends when nothing is waiting, and more may follow
+                self._unread = self._cut()  # an exhausted generator would miss later items
                 return False
         if not self._next.announces:
             self._read(self._next)
@@ -189,7 +189,7 @@ class Verdicts:
         return True
 
     def _cut(self) -> Iterator[Chunk]:
-        """Cut the announced transactions into chunks; Relation messages get their own."""
+        """Cut the announced transactions into chunks; Relation and DDL messages get their own."""
         while self._ahead:
             item = self._ahead.popleft()
             if isinstance(item, PreparedTransaction):
@@ -212,7 +212,7 @@ class Verdicts:
             try:
                 route = self._route_of[int.from_bytes(frame[at : at + 4])]
             except UnannouncedError:
-                continue  # the router will raise it
+                continue  # raised by the router
             if route.asking is None or operation not in route.asking.needed:
                 continue
             changes[place] = change = route.read(frame, at)
@@ -233,7 +233,7 @@ class Verdicts:
 def judge(
     asking: Asking, operation: Operation, change: Change
 ) -> list[tuple[JudgedRow, Sequence[bytes | None]]]:
-    """Replace the row versions of a change that the server must judge; return what it must see."""
+    """Replace the row versions that the server must judge; return these with their values."""
     asked: list[tuple[JudgedRow, Sequence[bytes | None]]] = []
     needed = asking.needed[operation]
     if change.old is not None and needed(change.old):
@@ -244,7 +244,7 @@ def judge(
 
 
 def judge_rows(evaluator: Evaluator, asking: Asking, rows: Sequence[Row]) -> Sequence[Row]:
-    """Ask about copied rows and wait for the answer.
+    """Ask about copied rows, wait for the answers and return the judged rows.
 
     Raises:
         TransientError: the connection was lost.
@@ -264,7 +264,7 @@ def judge_rows(evaluator: Evaluator, asking: Asking, rows: Sequence[Row]) -> Seq
 def _judged(
     asking: Asking, row: Row, asked: list[tuple[JudgedRow, Sequence[bytes | None]]]
 ) -> JudgedRow:
-    """Return the row to be judged; the values that the server sees are appended to `asked`."""
+    """Return the row to be judged, and append it with the values for the server to `asked`."""
     judged = JudgedRow(row)
     values = [None if index is None else row[index] for index in asking.indexes]
     if UNCHANGED in values:

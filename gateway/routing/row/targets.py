@@ -1,4 +1,4 @@
-"""Targets of a row: subscriptions, and the look-up of those that a row may concern."""
+"""Targets of a row, and the look-up of those that may receive it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Passes: TypeAlias = Callable[[Row], bool]
 
 
 class Target:
-    """One subscription as the receiver of one projection.
+    """Subscription as the receiver of one projection.
 
     Attributes:
-        operations: Operations it publishes.
+        operations: Operations that it publishes.
         passes: Decision on a row, by operation; None lets every row pass.
         selections: Look-ups by the text of one column, by operation.
-        filters: Clauses that `passes` was made of, by operation.
+        filters: Clauses from which `passes` was compiled, by operation.
         skips_origins: Whether transactions with an origin are skipped (``origin = none``).
         refused: Error for which the table is held, because the registry refuses its schema, or
             None; `passes` raises it for a row that would pass.
@@ -85,17 +85,17 @@ Candidate: TypeAlias = tuple[Target, Passes | None]
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """`Selection` for a tuple: the texts at `index` with which a row can pass; None is NULL."""
+    """Texts of the column at `index` with which a row can pass; None is NULL."""
 
     index: int
     texts: frozenset[bytes | None]
 
 
 class Candidates:
-    """Targets that a row may concern, found by look-up where their filters allow it.
+    """Targets that may receive a row, by look-up where their filters allow it.
 
-    The cost of a row therefore does not grow with the number of subscriptions whose filters look
-    like ``region = 'EU'``.
+    The cost of a row therefore does not grow with the number of subscriptions with filters like
+    ``region = 'EU'``.
 
     Attributes:
         everyone: All targets that publish the operation.
@@ -136,7 +136,7 @@ class Candidates:
         return found
 
     def of_both(self, old: Row | None, new: Row) -> list[Candidate]:
-        """Return the candidates for an UPDATE: `old` or `new` may concern them."""
+        """Return the candidates for an UPDATE: those for `old` and those for `new`."""
         found = self.of(new)
         if old is None or not self.indexed:
             return found

@@ -1,4 +1,4 @@
-"""State that the records of one transaction share while it is routed."""
+"""State shared by the records of one transaction while it is routed."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ __all__ = ["CollectionOrder", "TransactionState"]
 
 
 class TransactionState:
-    """Shared values of one transaction's records, and its counters.
+    """Values shared by the records of one transaction, and its counters.
 
     Attributes:
-        lost_values: Number of rows, by table, with a value that neither the stream nor the old
-            tuple had.
+        lost_values: Number of rows, by table, with a value that was neither sent nor in the old
+            tuple.
         quarantined: Number of records for the error topic, by table and kind.
-        touched: Counters of the topics that have its records; possibly repeated, or without
-            records.
+        touched: Counters of the topics of its records; some may be repeated or have no records.
     """
 
     __slots__ = (
@@ -86,7 +85,7 @@ class CollectionOrder:
         self.count += 1
 
     def enter(self, transaction: TransactionState) -> None:
-        """Restart counting if the last count was for another transaction."""
+        """Restart at 0 if the last count was for another transaction."""
         if self.transaction is not transaction:
             self.transaction = transaction
             self.before += self.count
@@ -99,7 +98,7 @@ class CollectionOrder:
         self.count = 0
 
     def truncate(self, transaction: TransactionState) -> None:
-        """Count a TRUNCATE, which is numbered but is not a row change."""
+        """Count a TRUNCATE, which gets a number but is no row change."""
         self.advance(transaction)
         self.before -= 1
 
