@@ -14,6 +14,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import runpy
 import shlex
 import shutil
@@ -111,17 +112,19 @@ def declarations() -> str:
     marker = json.loads((SCHEMAS / "transaction.avsc").read_text(encoding="utf-8"))
     (kinds,) = (field["type"]["symbols"] for field in marker["fields"] if field["name"] == "kind")
     codes = runpy.run_path(str(SPEEDUPS / "codes.py"))
+    layouts = runpy.run_path(str(SPEEDUPS / "layouts.py"))
     enums = [
         [*(f"HEADER_{one['name']}".upper() for one in headers), "HEADERS"],
         [f"KIND_{kind}" for kind in kinds],
         [f"{name} = {_number(code)}" for name, code in codes.items() if name.isupper()],
+        *(_layout(name, layouts[name]._fields) for name in layouts["__all__"]),
     ]
     lines = ["/* Made by tools/build_rows.py. */", "#ifndef PGSLUICE_DECLARED_H"]
     lines += ["#define PGSLUICE_DECLARED_H"]
     lines += [f"enum {{ {', '.join(names)} }};" for names in enums]
     for scope in ("record", "transaction"):
-        among = (f"1u << HEADER_{h['name']}".upper() for h in headers if h["scope"] == scope)
-        lines.append(f"#define {scope.upper()}_HEADERS ({' | '.join(among)})".replace("1U", "1u"))
+        among = (f"1u << HEADER_{h['name'].upper()}" for h in headers if h["scope"] == scope)
+        lines.append(f"#define HEADERS_OF_{scope.upper()} ({' | '.join(among)})")
     for name, key in (("HEADER_NAMES", "name"), ("HEADER_VALUES", "value")):
         texts = (json.dumps(one[key]) if key in one else "NULL" for one in headers)
         lines.append(f"#define {name} {{{', '.join(texts)}}}")
@@ -131,6 +134,11 @@ def declarations() -> str:
             shown = _number(value) if len(value) == 1 else json.dumps(value)
             lines.append(f"#define {one['name'].upper()}_{name} {shown}")
     return "\n".join([*lines, "#endif", ""])
+
+
+def _layout(name: str, fields: tuple[str, ...]) -> list[str]:
+    prefix = re.sub(r"\B(?=[A-Z])", "_", name).upper()
+    return [f"{prefix}_{field}".upper() for field in (*fields, "size")]
 
 
 def _number(code: str | int) -> str:

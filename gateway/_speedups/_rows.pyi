@@ -6,6 +6,9 @@ Only `gateway.routing.row.native` and `gateway.routing.short_transactions` use i
 from collections.abc import Callable, Sequence
 from typing import Final, TypedDict
 
+from gateway._speedups.layouts import Candidates, Condition, Feed, Field, Shared
+from gateway.core.records import Header, Record
+
 INTERFACE: Final[str]
 CONVERSIONS: Final[dict[str, int]]
 """Codes of the conversions that are there, by their names in schemas/types.toml."""
@@ -25,21 +28,21 @@ class TargetTable(TypedDict):
     number: int
 
 class RouteTable(TypedDict):
-    """A projection with its targets, likewise; a field is (code, index, scale, identity)."""
+    """A projection with its targets, likewise."""
 
-    row: tuple[tuple[int, int, int, bool], ...]
+    row: tuple[Field, ...]
     names: tuple[bytes, ...]
-    key: tuple[tuple[int, int, int, bool], ...] | None
+    key: tuple[Field, ...] | None
     key_is_union: bool
-    canonical: tuple[tuple[int, int, int, bool], ...] | None
+    canonical: tuple[Field, ...] | None
     table_part: bytes
     surely_fits: int
     tombstones: bool
     targets: tuple[TargetTable, ...]
-    conditions: tuple[tuple[object, ...], ...]
-    inserting: tuple[object, ...]
-    updating: tuple[object, ...]
-    deleting: tuple[object, ...]
+    conditions: tuple[Condition, ...]
+    inserting: Candidates
+    updating: Candidates
+    deleting: Candidates
 
 class Rows:
     def __new__(
@@ -56,13 +59,13 @@ class Rows:
         frames: Sequence[bytes],
         place: int,
         at: int,
-        shared: tuple[object, ...],
+        shared: Shared,
         seq: int,
         total_order: int,
         orders: tuple[int, ...],
         enough: int,
         most_bytes: int,
-        out: list[tuple[str, int, bytes | None, bytes | None, list[tuple[str, bytes]]]],
+        out: list[Record],
         touched: list[object],
         /,
     ) -> tuple[int, int]: ...
@@ -71,14 +74,14 @@ class Rows:
         lines: list[object],
         place: int,
         tails: tuple[bytes, ...],
-        headers: list[tuple[str, bytes]],
-        out: list[tuple[str, int, bytes | None, bytes | None, list[tuple[str, bytes]]]],
+        headers: list[Header],
+        out: list[Record],
         touched: list[object],
         /,
     ) -> int: ...
 
 class Series:
-    def __new__(cls, gateway_part: bytes, feeds: tuple[tuple[str, str, bytes], ...]) -> Series: ...
+    def __new__(cls, gateway_part: bytes, feeds: tuple[Feed, ...]) -> Series: ...
     def run(
         self,
         frames: list[bytes],
@@ -89,7 +92,7 @@ class Series:
         enough: int,
         most_records: int,
         most_bytes: int,
-        out: list[tuple[str, int, bytes | None, bytes | None, list[tuple[str, bytes]]]],
+        out: list[Record],
         ended: dict[str, int],
         changed: list[tuple[int, int]],
         /,
@@ -99,8 +102,8 @@ class Series:
         counters: list[object],
         common: bytes,
         end_lsn: int,
-        headers: list[tuple[str, bytes]],
-        out: list[tuple[str, int, bytes | None, bytes | None, list[tuple[str, bytes]]]],
+        headers: list[Header],
+        out: list[Record],
         ended: dict[str, int],
         /,
     ) -> None: ...

@@ -19,6 +19,7 @@ _HERE: Final = Path(__file__).resolve().parent
 _SCHEMAS: Final = _HERE.parent.parent / "schemas"
 _DECLARED: Final = (
     _HERE / "codes.py",
+    _HERE / "layouts.py",
     _SCHEMAS / "headers.toml",
     _SCHEMAS / "transaction.avsc",
 )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gateway._speedups import layouts
 from gateway.core.lsn import Lsn
 from gateway.core.records import Feed, Header, LastCommit, Record
 from gateway.routing.build.relation_routes import RelationRoutes
@@ -123,5 +124,5 @@ def series_router(
     """
     if why_interpreted() is not None or isinstance(ROWS, str):
         return None
-    described = tuple((feed.subscription, feed.markers, feed.prefix) for feed in feeds)
+    described = tuple(layouts.Feed(feed.subscription, feed.markers, feed.prefix) for feed in feeds)
     return SeriesRouter(ROWS.Series(gateway_part, described), routes, now_ms)

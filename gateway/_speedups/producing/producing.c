@@ -9,6 +9,7 @@
  * property (conf_init, on_new). It owns nothing of the client: `Batches` is of use for as long as
  * the Producer lives, and whoever holds both takes care of that (gateway.sink.delivery.batches).
  */
+#include "../layouts.h"
 #include "../library.h"
 
 #include "librdkafka.h"
@@ -83,12 +84,11 @@ static int gather_headers(Entry *entry, PyObject *list)
         const char *name;
         char *value;
 
-        if (header == NULL || !PyTuple_Check(header) || PyTuple_Size(header) != 2) {
-            PyErr_SetString(PyExc_TypeError, "a header is a name and bytes");
+        if (header == NULL || !has_layout(header, KAFKA_HEADER_SIZE, "header"))
             return -1;
-        }
-        name = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(header, 0), &name_size);
-        if (name == NULL || PyBytes_AsStringAndSize(PyTuple_GetItem(header, 1), &value, &size) < 0)
+        name = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(header, KAFKA_HEADER_NAME), &name_size);
+        if (name == NULL ||
+            PyBytes_AsStringAndSize(PyTuple_GetItem(header, KAFKA_HEADER_VALUE), &value, &size) < 0)
             return -1;
         if (kafka.header_add(entry->headers, name, name_size, value, size) != 0) {
             PyErr_SetString(PyExc_ValueError, "librdkafka does not accept a header");
@@ -122,12 +122,10 @@ static int gather(Entry *entry, PyObject *record, const Entry *before)
     memset(entry, 0, sizeof *entry);
     Py_INCREF(record);
     entry->record = record;
-    if (!PyTuple_Check(record) || PyTuple_Size(record) != 5) {
-        PyErr_SetString(PyExc_TypeError, "a record is a tuple of five");
+    if (!has_layout(record, RECORD_SIZE, "record"))
         return -1;
-    }
-    entry->topic = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(record, 0), NULL);
-    partition = PyLong_AsLong(PyTuple_GetItem(record, 1));
+    entry->topic = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(record, RECORD_TOPIC), NULL);
+    partition = PyLong_AsLong(PyTuple_GetItem(record, RECORD_PARTITION));
     if (entry->topic == NULL || (partition == -1 && PyErr_Occurred()))
         return -1;
     if (partition < 0 || partition > INT32_MAX) {
@@ -135,11 +133,11 @@ static int gather(Entry *entry, PyObject *record, const Entry *before)
         return -1;
     }
     entry->partition = (int32_t)partition;
-    if (gather_bytes(PyTuple_GetItem(record, 2), &entry->key, &entry->key_size) < 0 ||
-        gather_bytes(PyTuple_GetItem(record, 3), &entry->value, &entry->value_size) < 0)
+    if (gather_bytes(PyTuple_GetItem(record, RECORD_KEY), &entry->key, &entry->key_size) < 0 ||
+        gather_bytes(PyTuple_GetItem(record, RECORD_VALUE), &entry->value, &entry->value_size) < 0)
         return -1;
-    headers = PyTuple_GetItem(record, 4);
-    if (before != NULL && PyTuple_GetItem(before->record, 4) == headers) {
+    headers = PyTuple_GetItem(record, RECORD_HEADERS);
+    if (before != NULL && PyTuple_GetItem(before->record, RECORD_HEADERS) == headers) {
         entry->headers = before->headers;
         return 0;
     }
@@ -216,21 +214,22 @@ PyDoc_STRVAR(produce_doc, "produce(records, first, end) -> (first that was not a
 
 static PyObject *batches_produce(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
 {
+    enum { RECORDS, FIRST, END, PRODUCE_ARGUMENTS };
     rd_kafka_t *client = ((Batches *)self)->client;
     rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR_NO_ERROR;
     Py_ssize_t place, end, room;
     Entry *entries;
     int failed = 0;
 
-    if (count != 3 || !PyList_Check(arguments[0])) {
+    if (count != PRODUCE_ARGUMENTS || !PyList_Check(arguments[RECORDS])) {
         PyErr_SetString(PyExc_TypeError, "produce takes a list and two places");
         return NULL;
     }
-    place = PyLong_AsSsize_t(arguments[1]);
-    end = PyLong_AsSsize_t(arguments[2]);
+    place = PyLong_AsSsize_t(arguments[FIRST]);
+    end = PyLong_AsSsize_t(arguments[END]);
     if (PyErr_Occurred())
         return NULL;
-    if (place < 0 || end > PyList_Size(arguments[0])) {
+    if (place < 0 || end > PyList_Size(arguments[RECORDS])) {
         PyErr_SetString(PyExc_ValueError, "there is no such place");
         return NULL;
     }
@@ -242,7 +241,7 @@ static PyObject *batches_produce(PyObject *self, PyObject *const *arguments, Py_
         Entry *upto = entries, *left = entries;
 
         while (!failed && upto < entries + room && place + (upto - entries) < end) {
-            PyObject *record = PyList_GetItem(arguments[0], place + (upto - entries));
+            PyObject *record = PyList_GetItem(arguments[RECORDS], place + (upto - entries));
 
             if (record == NULL) {
                 failed = 1;
@@ -339,12 +338,10 @@ static Py_ssize_t find_places(PyObject *records, Place *places)
         Py_ssize_t *slot;
         long partition;
 
-        if (!PyTuple_Check(record) || PyTuple_Size(record) != 5) {
-            PyErr_SetString(PyExc_TypeError, "a record is a tuple of five");
+        if (!has_layout(record, RECORD_SIZE, "record"))
             return -1;
-        }
-        topic = PyTuple_GetItem(record, 0);
-        partition = PyLong_AsLong(PyTuple_GetItem(record, 1));
+        topic = PyTuple_GetItem(record, RECORD_TOPIC);
+        partition = PyLong_AsLong(PyTuple_GetItem(record, RECORD_PARTITION));
         if (partition == -1 && PyErr_Occurred())
             return -1;
         slot = &slots[(slot_of(topic, PLACES) + (size_t)partition) % PLACES];

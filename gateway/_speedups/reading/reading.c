@@ -74,6 +74,7 @@ PyDoc_STRVAR(read_doc, "read(pgconn_ptr, lines, most, bytes, wait_ms) -> -1 fail
 
 static PyObject *read_lines(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
+    enum { PGCONN_PTR, LINES, MOST, BYTES, WAIT_MS, READ_ARGUMENTS };
     PyObject *out;
     PGconn *conn;
     Py_ssize_t most, bytes, received = 0;
@@ -81,15 +82,15 @@ static PyObject *read_lines(PyObject *module, PyObject *const *arguments, Py_ssi
     int wait_ms, state, failed = 0;
 
     (void)module;
-    if (count != 5 || !PyList_Check(arguments[1])) {
+    if (count != READ_ARGUMENTS || !PyList_Check(arguments[LINES])) {
         PyErr_SetString(PyExc_TypeError, "read takes a connection, a list and three numbers");
         return NULL;
     }
-    conn = PyLong_AsVoidPtr(arguments[0]);
-    out = arguments[1];
-    most = PyLong_AsSsize_t(arguments[2]);
-    bytes = PyLong_AsSsize_t(arguments[3]);
-    wait_ms = (int)PyLong_AsLong(arguments[4]);
+    conn = PyLong_AsVoidPtr(arguments[PGCONN_PTR]);
+    out = arguments[LINES];
+    most = PyLong_AsSsize_t(arguments[MOST]);
+    bytes = PyLong_AsSsize_t(arguments[BYTES]);
+    wait_ms = (int)PyLong_AsLong(arguments[WAIT_MS]);
     if (PyErr_Occurred())
         return NULL;
     if (conn == NULL || libpq.freemem == NULL || most <= 0 || most > 1 << 20) {

@@ -35,18 +35,19 @@ static Entry *entry_of(const Index *index, uint32_t hash, const uint8_t *text, s
     return &index->entries[at];
 }
 
-/* A tuple of (number of the target, number of the condition or -1, function or None). */
 static int read_list(CandidateList *to, PyObject *from, const Numbered *of)
 {
     if (!PyTuple_Check(from))
         return refuse("decisions are not a tuple");
     for (Py_ssize_t i = 0; i < PyTuple_Size(from); i++) {
-        PyObject *passes, *item = PyTuple_GetItem(from, i);
+        PyObject *item = PyTuple_GetItem(from, i);
         Py_ssize_t target, condition;
 
-        if (!PyTuple_Check(item))
-            return refuse("a decision is not a tuple");
-        if (!PyArg_ParseTuple(item, "nnO", &target, &condition, &passes))
+        if (!has_layout(item, DECISION_SIZE, "decision"))
+            return FAILED;
+        target = PyLong_AsSsize_t(PyTuple_GetItem(item, DECISION_TARGET));
+        condition = PyLong_AsSsize_t(PyTuple_GetItem(item, DECISION_CONDITION));
+        if (PyErr_Occurred())
             return FAILED;
         if (target < 0 || target >= of->target_count)
             return refuse("there is no such target");
@@ -55,7 +56,8 @@ static int read_list(CandidateList *to, PyObject *from, const Numbered *of)
         if (grow((void **)&to->items, &to->room, to->count, sizeof *to->items) != DONE)
             return FAILED;
         to->items[to->count++] = (Candidate){
-            &of->targets[target], condition < 0 ? NULL : &of->conditions[condition], passes};
+            &of->targets[target], condition < 0 ? NULL : &of->conditions[condition],
+            PyTuple_GetItem(item, DECISION_PASSES)};
     }
     return DONE;
 }
@@ -65,10 +67,14 @@ static int read_index(Index *to, PyObject *from, const Numbered *of)
     PyObject *text, *decisions, *by_text;
     Py_ssize_t at = 0;
 
-    if (!PyTuple_Check(from))
-        return refuse("an index is not a tuple");
-    if (!PyArg_ParseTuple(from, "nO!", &to->column, &PyDict_Type, &by_text))
+    if (!has_layout(from, INDEX_SIZE, "index"))
         return FAILED;
+    to->column = PyLong_AsSsize_t(PyTuple_GetItem(from, INDEX_COLUMN));
+    by_text = PyTuple_GetItem(from, INDEX_BY_TEXT);
+    if (PyErr_Occurred())
+        return FAILED;
+    if (!PyDict_Check(by_text))
+        return refuse("an index is not by text");
     if (to->column < 0 || to->column >= of->columns)
         return refuse("there is no such column");
     to->room = 4;
@@ -105,22 +111,24 @@ static int read_index(Index *to, PyObject *from, const Numbered *of)
 
 int candidates_read(Candidates *to, PyObject *from, const Numbered *of)
 {
-    PyObject *all, *others, *indexed;
+    PyObject *indexes;
 
-    if (!PyTuple_Check(from))
-        return refuse("candidates are not a tuple");
-    if (!PyArg_ParseTuple(from, "OOO!", &all, &others, &PyTuple_Type, &indexed))
+    if (!has_layout(from, CANDIDATES_SIZE, "set of candidates"))
         return FAILED;
-    if (read_list(&to->all, all, of) != DONE || read_list(&to->others, others, of) != DONE)
+    if (read_list(&to->everyone, PyTuple_GetItem(from, CANDIDATES_EVERYONE), of) != DONE ||
+        read_list(&to->others, PyTuple_GetItem(from, CANDIDATES_OTHERS), of) != DONE)
         return FAILED;
-    to->indexes = PyMem_Calloc((size_t)PyTuple_Size(indexed) + 1, sizeof *to->indexes);
+    indexes = PyTuple_GetItem(from, CANDIDATES_INDEXES);
+    if (!PyTuple_Check(indexes))
+        return refuse("indexes are not a tuple");
+    to->indexes = PyMem_Calloc((size_t)PyTuple_Size(indexes) + 1, sizeof *to->indexes);
     if (to->indexes == NULL) {
         PyErr_NoMemory();
         return FAILED;
     }
-    to->index_count = PyTuple_Size(indexed);
+    to->index_count = PyTuple_Size(indexes);
     for (Py_ssize_t i = 0; i < to->index_count; i++)
-        if (read_index(&to->indexes[i], PyTuple_GetItem(indexed, i), of) != DONE)
+        if (read_index(&to->indexes[i], PyTuple_GetItem(indexes, i), of) != DONE)
             return FAILED;
     return DONE;
 }
@@ -136,7 +144,7 @@ void candidates_free(Candidates *candidates)
         PyMem_Free(index->null.items);
     }
     PyMem_Free(candidates->indexes);
-    PyMem_Free(candidates->all.items);
+    PyMem_Free(candidates->everyone.items);
     PyMem_Free(candidates->others.items);
 }
 
@@ -170,7 +178,7 @@ int candidates_find(const Candidates *among, const Value *values, CandidateList 
 
         if (value->kind == 'u') {
             found->count = 0;
-            return append(found, &among->all);
+            return append(found, &among->everyone);
         }
         got = append(found, value->kind == 'n' ? &index->null : under(index, value));
     }

@@ -33,7 +33,7 @@ typedef struct {
 } Index;
 
 typedef struct {
-    CandidateList all, others;
+    CandidateList everyone, others;
     Index *indexes;
     Py_ssize_t index_count;
 } Candidates;

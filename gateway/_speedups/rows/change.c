@@ -104,12 +104,6 @@ static PyObject *prefixed(const uint8_t *prefix, Py_ssize_t size, const uint8_t 
     return whole;
 }
 
-static PyObject *none(void)
-{
-    Py_INCREF(Py_None);
-    return Py_None;
-}
-
 static int emit_one(Work *work, Group *group, Target *target, const Draft *from, int is_tombstone)
 {
     const uint8_t *data = work->scratch.data;
@@ -119,26 +113,14 @@ static int emit_one(Work *work, Group *group, Target *target, const Draft *from,
 
     if (grow((void **)&made->items, &made->room, made->count, sizeof *made->items) != DONE)
         return FAILED;
-    record = PyTuple_New(5);
-    if (record == NULL)
-        return FAILED;
-    key = !from->has_key ? none()
+    key = !from->has_key ? shared_item(Py_None)
                          : prefixed(target->key_prefix, target->key_prefix_size,
                                     data + from->key_at, from->key_size);
-    value = is_tombstone ? none()
+    value = is_tombstone ? shared_item(Py_None)
                          : prefixed(target->value_prefix, target->value_prefix_size,
                                     data + from->body_at, from->body_size);
-    Py_INCREF(target->topic);
-    Py_INCREF(from->headers);
-    PyTuple_SetItem(record, 0, target->topic);
-    PyTuple_SetItem(record, 1, PyLong_FromLong(partition));
-    PyTuple_SetItem(record, 2, key);
-    PyTuple_SetItem(record, 3, value);
-    PyTuple_SetItem(record, 4, from->headers);
-    if (key == NULL || value == NULL || PyErr_Occurred()) {
-        Py_DECREF(record);
+    if ((record = record_of(target->topic, partition, key, value, from->headers)) == NULL)
         return FAILED;
-    }
     made->items[made->count] =
         (Made){record, target, is_tombstone, -1, 0, is_tombstone ? 0 : from->body_size};
     made->count++;

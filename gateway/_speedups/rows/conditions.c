@@ -42,17 +42,25 @@ static int parse_operand(Operand *to, int code, PyObject *from)
     return PyErr_Occurred() ? FAILED : DONE;
 }
 
+static int read_column(Condition *to, PyObject *from, Py_ssize_t columns)
+{
+    to->column = PyLong_AsSsize_t(PyTuple_GetItem(from, CONDITION_COLUMN));
+    if (PyErr_Occurred())
+        return FAILED;
+    return to->column >= 0 && to->column < columns ? DONE : refuse("there is no such column");
+}
+
 static int read_comparison(Condition *to, PyObject *from, Py_ssize_t columns)
 {
-    PyObject *constants;
-    int code, orders;
+    PyObject *constants = PyTuple_GetItem(from, CONDITION_CONSTANTS);
+    long orders = PyLong_AsLong(PyTuple_GetItem(from, CONDITION_ORDERS));
 
-    if (!PyArg_ParseTuple(from, "CinO!", &code, &orders, &to->index, &PyTuple_Type, &constants))
+    if (PyErr_Occurred() || read_column(to, from, columns) != DONE)
         return FAILED;
-    if (to->index < 0 || to->index >= columns || orders < 0 || orders > (LESS | EQUAL | GREATER))
+    if (orders < 0 || orders > (LESS | EQUAL | GREATER))
         return refuse("a comparison is out of range");
     to->orders = (uint8_t)orders;
-    if (PyTuple_Size(constants) < 1)
+    if (!PyTuple_Check(constants) || PyTuple_Size(constants) < 1)
         return refuse("a comparison has no constant");
     to->constants = PyMem_Calloc((size_t)PyTuple_Size(constants), sizeof *to->constants);
     if (to->constants == NULL) {
@@ -68,14 +76,16 @@ static int read_comparison(Condition *to, PyObject *from, Py_ssize_t columns)
 
 static int read_part(Condition *to, PyObject *from, Py_ssize_t columns, int depth);
 
-/* Parts from a tuple of them. */
-static int read_parts(Condition *to, PyObject *parts, Py_ssize_t columns, int depth)
+static int read_parts(Condition *to, PyObject *from, Py_ssize_t columns, int depth)
 {
+    PyObject *parts = PyTuple_GetItem(from, CONDITION_PARTS);
     Py_ssize_t count;
 
     if (!PyTuple_Check(parts))
         return refuse("the parts of a condition are not a tuple");
     count = PyTuple_Size(parts);
+    if (to->code == NOT && count != 1)
+        return refuse("NOT has one part");
     to->parts = PyMem_Calloc(count > 0 ? (size_t)count : 1, sizeof *to->parts);
     if (to->parts == NULL) {
         PyErr_NoMemory();
@@ -90,36 +100,27 @@ static int read_parts(Condition *to, PyObject *parts, Py_ssize_t columns, int de
 
 static int read_part(Condition *to, PyObject *from, Py_ssize_t columns, int depth)
 {
+    PyObject *letter;
     Py_UCS4 code;
 
     if (depth > DEEPEST)
         return refuse("a condition is nested too deeply");
-    if (!PyTuple_Check(from) || PyTuple_Size(from) < 2)
-        return refuse("a condition is not a tuple");
-    if (!PyUnicode_Check(PyTuple_GetItem(from, 0)) ||
-        PyUnicode_GetLength(PyTuple_GetItem(from, 0)) != 1)
+    if (!has_layout(from, CONDITION_SIZE, "condition"))
+        return FAILED;
+    letter = PyTuple_GetItem(from, CONDITION_CODE);
+    if (!PyUnicode_Check(letter) || PyUnicode_GetLength(letter) != 1)
         return refuse("a condition's code is not a letter");
-    code = PyUnicode_ReadChar(PyTuple_GetItem(from, 0), 0);
+    code = PyUnicode_ReadChar(letter, 0);
     if (code > 127)
         return refuse("a condition has no such code");
     to->code = (uint8_t)code;
     switch (to->code) {
     case ALL_OF:
     case ONE_OF:
-        return read_parts(to, PyTuple_GetItem(from, 1), columns, depth);
     case NOT:
-        to->parts = PyMem_Calloc(1, sizeof *to->parts);
-        if (to->parts == NULL) {
-            PyErr_NoMemory();
-            return FAILED;
-        }
-        to->count = 1;
-        return read_part(to->parts, PyTuple_GetItem(from, 1), columns, depth + 1);
+        return read_parts(to, from, columns, depth);
     case IS_NULL:
-        to->index = PyLong_AsSsize_t(PyTuple_GetItem(from, 1));
-        if (PyErr_Occurred())
-            return FAILED;
-        return to->index >= 0 && to->index < columns ? DONE : refuse("there is no such column");
+        return read_column(to, from, columns);
     default:
         return read_comparison(to, from, columns);
     }
@@ -231,7 +232,7 @@ static int order_among(const Condition *condition, const Operand *value)
 /* Whether `values` are as the condition says: NOT_MINE where that is not known here. */
 int condition_holds(const Condition *condition, const Value *values, int *verdict)
 {
-    const Value *value = &values[condition->index];
+    const Value *value = &values[condition->column];
     Operand operand;
     int got = DONE;
 

@@ -2,9 +2,7 @@
 #ifndef PGSLUICE_CONDITIONS_H
 #define PGSLUICE_CONDITIONS_H
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
+#include "../layouts.h"
 #include "values.h"
 
 typedef struct {
@@ -26,7 +24,7 @@ typedef struct Condition Condition;
 struct Condition {
     uint8_t code;   /* ALL_OF, ONE_OF, NOT, IS_NULL, or how the column's text is read */
     uint8_t orders; /* of LESS, EQUAL and GREATER */
-    Py_ssize_t index;
+    Py_ssize_t column;
     Py_ssize_t count; /* of parts or constants */
     Condition *parts;
     Operand *constants;

@@ -3,19 +3,34 @@
 #include <string.h>
 
 /* Whoever declares another one has to make it here, unless it is a constant. */
-_Static_assert(RECORD_HEADERS == (1u << HEADER_LSN | 1u << HEADER_SEQ | 1u << HEADER_OP |
-                                  1u << HEADER_REKEY),
+_Static_assert(HEADERS_OF_RECORD == (1u << HEADER_LSN | 1u << HEADER_SEQ | 1u << HEADER_OP |
+                                     1u << HEADER_REKEY),
                "schemas/headers.toml declares a header of each record that is not made here");
-_Static_assert(TRANSACTION_HEADERS == (1u << HEADER_COMMIT_LSN | 1u << HEADER_XID |
-                                       1u << HEADER_ORIGIN | 1u << HEADER_GID),
+_Static_assert(HEADERS_OF_TRANSACTION == (1u << HEADER_COMMIT_LSN | 1u << HEADER_XID |
+                                          1u << HEADER_ORIGIN | 1u << HEADER_GID),
                "schemas/headers.toml declares a header of transactions that is not made here");
 
 static PyObject *names[HEADERS], *constants[HEADERS], *op_headers[3], *end_header,
     *rekey_headers[2];
 
+/* Steals `value`, which may be NULL after an exception. */
+static PyObject *pair_of(PyObject *name, PyObject *value)
+{
+    PyObject *pair = PyTuple_New(KAFKA_HEADER_SIZE);
+
+    if (pair == NULL || value == NULL) {
+        Py_XDECREF(pair);
+        Py_XDECREF(value);
+        return NULL;
+    }
+    PyTuple_SetItem(pair, KAFKA_HEADER_NAME, shared_item(name));
+    PyTuple_SetItem(pair, KAFKA_HEADER_VALUE, value);
+    return pair;
+}
+
 static PyObject *header(int number, const char *text)
 {
-    return Py_BuildValue("(Oy)", names[number], text);
+    return pair_of(names[number], PyBytes_FromString(text));
 }
 
 static PyObject *op_header(int letter)
@@ -89,7 +104,7 @@ static int read_headers(Shared *shared, PyObject *from)
     for (int i = 0; i < HEADERS; i++) {
         PyObject *item = NULL;
 
-        if (!(RECORD_HEADERS & 1u << i) && (item = PyTuple_GetItem(from, at++)) == NULL)
+        if (!(HEADERS_OF_RECORD & 1u << i) && (item = PyTuple_GetItem(from, at++)) == NULL)
             return FAILED;
         shared->headers[i] = item == Py_None ? NULL : item;
         shared->header_count += shared->headers[i] != NULL;
@@ -99,20 +114,43 @@ static int read_headers(Shared *shared, PyObject *from)
 
 int read_shared(Shared *shared, PyObject *from)
 {
-    PyObject *gateway_part, *origin, *headers;
     long long xid, commit_lsn, commit_ms, ts_ms;
 
-    if (!PyTuple_Check(from)) {
-        PyErr_SetString(PyExc_TypeError, "what a transaction shares is not a tuple");
+    if (!has_layout(from, SHARED_SIZE, "transaction's part"))
         return FAILED;
+    xid = PyLong_AsLongLong(PyTuple_GetItem(from, SHARED_XID));
+    commit_lsn = PyLong_AsLongLong(PyTuple_GetItem(from, SHARED_COMMIT_LSN));
+    commit_ms = PyLong_AsLongLong(PyTuple_GetItem(from, SHARED_COMMIT_MS));
+    ts_ms = PyLong_AsLongLong(PyTuple_GetItem(from, SHARED_TS_MS));
+    shared->has_origin = PyObject_IsTrue(PyTuple_GetItem(from, SHARED_HAS_ORIGIN));
+    if (PyErr_Occurred() ||
+        read_headers(shared, PyTuple_GetItem(from, SHARED_HEADERS)) != DONE ||
+        read_bytes(PyTuple_GetItem(from, SHARED_GATEWAY_PART), &shared->gateway_part,
+                   &shared->gateway_size) != DONE)
+        return FAILED;
+    return encode_shared(shared, xid, commit_lsn, commit_ms, PyTuple_GetItem(from, SHARED_ORIGIN),
+                         ts_ms);
+}
+
+/* Steals key and value, either of which may be NULL after an exception. */
+PyObject *record_of(PyObject *topic, long partition, PyObject *key, PyObject *value,
+                    PyObject *headers)
+{
+    PyObject *record = PyTuple_New(RECORD_SIZE), *number = PyLong_FromLong(partition);
+
+    if (record == NULL || number == NULL || key == NULL || value == NULL) {
+        Py_XDECREF(record);
+        Py_XDECREF(number);
+        Py_XDECREF(key);
+        Py_XDECREF(value);
+        return NULL;
     }
-    if (!PyArg_ParseTuple(from, "SLLLLOO!p", &gateway_part, &xid, &commit_lsn, &commit_ms, &ts_ms,
-                          &origin, &PyTuple_Type, &headers, &shared->has_origin) ||
-        read_headers(shared, headers) != DONE)
-        return FAILED;
-    if (read_bytes(gateway_part, &shared->gateway_part, &shared->gateway_size) != DONE)
-        return FAILED;
-    return encode_shared(shared, xid, commit_lsn, commit_ms, origin, ts_ms);
+    PyTuple_SetItem(record, RECORD_TOPIC, shared_item(topic));
+    PyTuple_SetItem(record, RECORD_PARTITION, number);
+    PyTuple_SetItem(record, RECORD_KEY, key);
+    PyTuple_SetItem(record, RECORD_VALUE, value);
+    PyTuple_SetItem(record, RECORD_HEADERS, shared_item(headers));
+    return record;
 }
 
 int grow(void **items, size_t *room, size_t count, size_t size)
@@ -266,25 +304,9 @@ static int put_item(PyObject *list, Py_ssize_t *at, PyObject *item)
     return item == NULL ? FAILED : PyList_SetItem(list, (*at)++, item);
 }
 
-static PyObject *shared_item(PyObject *item)
-{
-    Py_INCREF(item);
-    return item;
-}
-
 static PyObject *text_header(PyObject *name, const char *text, int size)
 {
-    PyObject *pair = PyTuple_New(2), *value = PyBytes_FromStringAndSize(text, size);
-
-    if (pair == NULL || value == NULL) {
-        Py_XDECREF(pair);
-        Py_XDECREF(value);
-        return NULL;
-    }
-    Py_INCREF(name);
-    PyTuple_SetItem(pair, 0, name);
-    PyTuple_SetItem(pair, 1, value);
-    return pair;
+    return pair_of(name, PyBytes_FromStringAndSize(text, size));
 }
 
 /* A number that is not negative. By hand, as below: printf would be a tenth of a row's cost. */

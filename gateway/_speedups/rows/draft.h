@@ -62,7 +62,16 @@ typedef struct {
     int count; /* -1: not made yet */
 } Drafts;
 
+/* A new reference. */
+static inline PyObject *shared_item(PyObject *item)
+{
+    Py_INCREF(item);
+    return item;
+}
+
 int names_make(void);
+PyObject *record_of(PyObject *topic, long partition, PyObject *key, PyObject *value,
+                    PyObject *headers);
 int read_shared(Shared *shared, PyObject *from);
 int encode_shared(Shared *shared, int64_t xid, int64_t commit_lsn, int64_t commit_ms,
                   PyObject *origin, int64_t ts_ms);

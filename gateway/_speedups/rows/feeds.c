@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A tuple of (subscription, topic of its markers, their prefix). */
 int feeds_read(Feeds *feeds, PyObject *from)
 {
     Py_ssize_t count = PyTuple_Size(from);
@@ -16,15 +15,18 @@ int feeds_read(Feeds *feeds, PyObject *from)
     feeds->count = count;
     for (Py_ssize_t i = 0; i < count; i++) {
         Feed *feed = &feeds->items[i];
-        PyObject *prefix, *item = PyTuple_GetItem(from, i);
+        PyObject *item = PyTuple_GetItem(from, i);
 
-        if (!PyTuple_Check(item)) {
-            PyErr_SetString(PyExc_ValueError, "a feed is not a tuple");
+        if (!has_layout(item, FEED_SIZE, "feed") ||
+            read_bytes(PyTuple_GetItem(item, FEED_PREFIX), &feed->prefix, &feed->prefix_size) !=
+                DONE)
+            return FAILED;
+        feed->subscription = PyTuple_GetItem(item, FEED_SUBSCRIPTION);
+        feed->markers = PyTuple_GetItem(item, FEED_MARKERS);
+        if (!PyUnicode_Check(feed->subscription) || !PyUnicode_Check(feed->markers)) {
+            PyErr_SetString(PyExc_TypeError, "a feed has names that are no texts");
             return FAILED;
         }
-        if (!PyArg_ParseTuple(item, "UUS", &feed->subscription, &feed->markers, &prefix) ||
-            read_bytes(prefix, &feed->prefix, &feed->prefix_size) != DONE)
-            return FAILED;
         feed->end_lsn = -1;
     }
     return DONE;
@@ -153,8 +155,7 @@ static int put_end(Feeds *feeds, Feed *feed, PyObject *headers, PyObject *out)
         put_topics(value, feeds, feed) != DONE)
         return FAILED;
     bytes = PyBytes_FromStringAndSize((const char *)value->data, (Py_ssize_t)value->size);
-    record = bytes == NULL ? NULL : Py_BuildValue("(OiOOO)", feed->markers, 0, Py_None, bytes, headers);
-    Py_XDECREF(bytes);
+    record = record_of(feed->markers, 0, shared_item(Py_None), bytes, headers);
     if (record == NULL)
         return FAILED;
     got = PyList_Append(out, record) < 0 ? FAILED : DONE;

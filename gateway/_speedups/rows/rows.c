@@ -123,33 +123,35 @@ static PyObject *rows_run(PyObject *self, PyObject *const *arguments, Py_ssize_t
 {
     Rows *rows = (Rows *)self;
     Work *work = &rows->work;
+    enum { FRAMES, PLACE, AT, SHARED, SEQ, TOTAL_ORDER, ORDERS, ENOUGH, MOST_BYTES, OUT, TOUCHED,
+           RUN_ARGUMENTS };
     PyObject *frames, *orders, *out, *touched;
     Py_ssize_t place, at, enough, most_bytes;
     int got;
 
-    if (count != 11) {
-        PyErr_SetString(PyExc_TypeError, "run takes eleven arguments");
+    if (count != RUN_ARGUMENTS) {
+        PyErr_Format(PyExc_TypeError, "run takes %d arguments", RUN_ARGUMENTS);
         return NULL;
     }
     if (rows->is_busy) {
         PyErr_SetString(PyExc_RuntimeError, "run was called from within");
         return NULL;
     }
-    frames = arguments[0];
-    orders = arguments[6];
-    out = arguments[9];
-    touched = arguments[10];
+    frames = arguments[FRAMES];
+    orders = arguments[ORDERS];
+    out = arguments[OUT];
+    touched = arguments[TOUCHED];
     if (!PyList_Check(frames) || !PyTuple_Check(orders) || !PyList_Check(out) ||
         !PyList_Check(touched) || PyTuple_Size(orders) != work->table.group_count) {
         PyErr_SetString(PyExc_TypeError, "run wants lists, and an order for each group");
         return NULL;
     }
-    place = PyLong_AsSsize_t(arguments[1]);
-    at = PyLong_AsSsize_t(arguments[2]);
-    work->seq = PyLong_AsLongLong(arguments[4]);
-    work->total_order = PyLong_AsLongLong(arguments[5]);
-    enough = PyLong_AsSsize_t(arguments[7]);
-    most_bytes = PyLong_AsSsize_t(arguments[8]);
+    place = PyLong_AsSsize_t(arguments[PLACE]);
+    at = PyLong_AsSsize_t(arguments[AT]);
+    work->seq = PyLong_AsLongLong(arguments[SEQ]);
+    work->total_order = PyLong_AsLongLong(arguments[TOTAL_ORDER]);
+    enough = PyLong_AsSsize_t(arguments[ENOUGH]);
+    most_bytes = PyLong_AsSsize_t(arguments[MOST_BYTES]);
     for (Py_ssize_t i = 0; !PyErr_Occurred() && i < work->table.group_count; i++)
         work->table.groups[i].order = PyLong_AsLongLong(PyTuple_GetItem(orders, i));
     if (PyErr_Occurred())
@@ -158,7 +160,7 @@ static PyObject *rows_run(PyObject *self, PyObject *const *arguments, Py_ssize_t
         PyErr_SetString(PyExc_ValueError, "there is no such place");
         return NULL;
     }
-    if (read_shared(&rows->shared, arguments[3]) != DONE)
+    if (read_shared(&rows->shared, arguments[SHARED]) != DONE)
         return NULL;
     work->shared = &rows->shared;
     rows->is_busy = 1;
@@ -204,30 +206,31 @@ static PyObject *rows_copy(PyObject *self, PyObject *const *arguments, Py_ssize_
 {
     Rows *rows = (Rows *)self;
     Work *work = &rows->work;
+    enum { LINES, PLACE, TAILS, HEADER_LIST, OUT, TOUCHED, COPY_ARGUMENTS };
     PyObject *lines, *tails, *headers, *out, *touched;
     Py_ssize_t place;
     int got;
 
-    if (count != 6) {
-        PyErr_SetString(PyExc_TypeError, "copy takes six arguments");
+    if (count != COPY_ARGUMENTS) {
+        PyErr_Format(PyExc_TypeError, "copy takes %d arguments", COPY_ARGUMENTS);
         return NULL;
     }
     if (rows->is_busy) {
         PyErr_SetString(PyExc_RuntimeError, "copy was called from within");
         return NULL;
     }
-    lines = arguments[0];
-    tails = arguments[2];
-    headers = arguments[3];
-    out = arguments[4];
-    touched = arguments[5];
+    lines = arguments[LINES];
+    tails = arguments[TAILS];
+    headers = arguments[HEADER_LIST];
+    out = arguments[OUT];
+    touched = arguments[TOUCHED];
     if (!PyList_Check(lines) || !PyTuple_Check(tails) || !PyList_Check(headers) ||
         !PyList_Check(out) || !PyList_Check(touched) ||
         PyTuple_Size(tails) != work->table.group_count) {
         PyErr_SetString(PyExc_TypeError, "copy wants lists, and a tail for each group");
         return NULL;
     }
-    place = PyLong_AsSsize_t(arguments[1]);
+    place = PyLong_AsSsize_t(arguments[PLACE]);
     if (PyErr_Occurred())
         return NULL;
     if (place < 0) {

@@ -311,6 +311,8 @@ PyDoc_STRVAR(run_doc, "run(frames, place, rows_of, ts_ms, least_lsn, enough, mos
 static PyObject *series_run(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
 {
     Series *series = (Series *)self;
+    enum { FRAMES, PLACE, ROWS_OF, TS_MS, LEAST_LSN, ENOUGH, MOST_RECORDS, MOST_BYTES, OUT, ENDED,
+           CHANGED, RUN_ARGUMENTS };
     PyObject *frames, *rows_of, *out, *ended, *changed, *type, *value, *traceback;
     Bounds bounds;
     Py_ssize_t place, routed = 0;
@@ -318,30 +320,30 @@ static PyObject *series_run(PyObject *self, PyObject *const *arguments, Py_ssize
     long long ts_ms;
     int got = DONE;
 
-    if (count != 11) {
-        PyErr_SetString(PyExc_TypeError, "run takes eleven arguments");
+    if (count != RUN_ARGUMENTS) {
+        PyErr_Format(PyExc_TypeError, "run takes %d arguments", RUN_ARGUMENTS);
         return NULL;
     }
     if (series->is_busy) {
         PyErr_SetString(PyExc_RuntimeError, "run was called from within");
         return NULL;
     }
-    frames = arguments[0];
-    rows_of = arguments[2];
-    out = arguments[8];
-    ended = arguments[9];
-    changed = arguments[10];
+    frames = arguments[FRAMES];
+    rows_of = arguments[ROWS_OF];
+    out = arguments[OUT];
+    ended = arguments[ENDED];
+    changed = arguments[CHANGED];
     if (!PyList_Check(frames) || !PyList_Check(out) || !PyDict_Check(ended) ||
         !PyList_Check(changed)) {
         PyErr_SetString(PyExc_TypeError, "run wants lists, and a dict");
         return NULL;
     }
-    place = PyLong_AsSsize_t(arguments[1]);
-    ts_ms = PyLong_AsLongLong(arguments[3]);
-    bounds.least_lsn = PyLong_AsLongLong(arguments[4]);
-    bounds.enough = PyLong_AsSsize_t(arguments[5]);
-    bounds.records = PyLong_AsSsize_t(arguments[6]);
-    bounds.bytes = PyLong_AsSsize_t(arguments[7]);
+    place = PyLong_AsSsize_t(arguments[PLACE]);
+    ts_ms = PyLong_AsLongLong(arguments[TS_MS]);
+    bounds.least_lsn = PyLong_AsLongLong(arguments[LEAST_LSN]);
+    bounds.enough = PyLong_AsSsize_t(arguments[ENOUGH]);
+    bounds.records = PyLong_AsSsize_t(arguments[MOST_RECORDS]);
+    bounds.bytes = PyLong_AsSsize_t(arguments[MOST_BYTES]);
     if (PyErr_Occurred())
         return NULL;
     if (place < 0) {
@@ -373,26 +375,29 @@ PyDoc_STRVAR(end_doc, "end(counters, common, end_lsn, headers, out, ended)");
 static PyObject *series_end(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
 {
     Series *series = (Series *)self;
+    enum { COUNTERS, COMMON, END_LSN, HEADER_LIST, OUT, ENDED, END_ARGUMENTS };
     int64_t end_lsn;
     int got;
 
-    if (count != 6 || !PyList_Check(arguments[0]) || !PyList_Check(arguments[3]) ||
-        !PyList_Check(arguments[4]) || !PyDict_Check(arguments[5])) {
-        PyErr_SetString(PyExc_TypeError, "end takes six arguments, three lists and a dict of them");
+    if (count != END_ARGUMENTS || !PyList_Check(arguments[COUNTERS]) ||
+        !PyList_Check(arguments[HEADER_LIST]) || !PyList_Check(arguments[OUT]) ||
+        !PyDict_Check(arguments[ENDED])) {
+        PyErr_Format(PyExc_TypeError, "end takes %d arguments, three lists and a dict of them",
+                     END_ARGUMENTS);
         return NULL;
     }
     if (series->is_busy) {
         PyErr_SetString(PyExc_RuntimeError, "end was called from within");
         return NULL;
     }
-    end_lsn = PyLong_AsLongLong(arguments[2]);
+    end_lsn = PyLong_AsLongLong(arguments[END_LSN]);
     if (PyErr_Occurred())
         return NULL;
     series->is_busy = 1;
-    got = put_counted_ends(&series->feeds, arguments[0], arguments[1], end_lsn, arguments[3],
-                           arguments[4]);
+    got = put_counted_ends(&series->feeds, arguments[COUNTERS], arguments[COMMON], end_lsn,
+                           arguments[HEADER_LIST], arguments[OUT]);
     series->feeds.share_count = 0;
-    if (report_feeds(&series->feeds, arguments[5]) != DONE)
+    if (report_feeds(&series->feeds, arguments[ENDED]) != DONE)
         got = FAILED;
     series->is_busy = 0;
     if (got != DONE)

@@ -18,7 +18,6 @@ static void *allocate(Py_ssize_t count, size_t size)
     return memory;
 }
 
-/* A tuple of (code, index, scale, is it part of the identity). */
 static int read_fields(Fields *to, PyObject *from, Py_ssize_t columns, int (*is_code)(int))
 {
     if (!PyTuple_Check(from))
@@ -29,17 +28,23 @@ static int read_fields(Fields *to, PyObject *from, Py_ssize_t columns, int (*is_
         return FAILED;
     for (Py_ssize_t i = 0; i < to->count; i++) {
         Field *field = &to->fields[i];
-        int code, index, scale, is_identity;
         PyObject *item = PyTuple_GetItem(from, i);
+        long code, column, scale;
+        int is_identity;
 
-        if (!PyTuple_Check(item))
-            return refuse("a field is not a tuple");
-        if (!PyArg_ParseTuple(item, "iiip", &code, &index, &scale, &is_identity))
+        if (!has_layout(item, FIELD_SIZE, "field"))
             return FAILED;
-        if (!is_code(code) || index < 0 || index >= columns || scale < 0 || scale > 38)
+        code = PyLong_AsLong(PyTuple_GetItem(item, FIELD_CODE));
+        column = PyLong_AsLong(PyTuple_GetItem(item, FIELD_COLUMN));
+        scale = PyLong_AsLong(PyTuple_GetItem(item, FIELD_SCALE));
+        is_identity = PyObject_IsTrue(PyTuple_GetItem(item, FIELD_IS_IDENTITY));
+        if (PyErr_Occurred())
+            return FAILED;
+        if (code < 0 || code > UINT8_MAX || !is_code((int)code) || column < 0 ||
+            column >= columns || scale < 0 || scale > 38)
             return refuse("a field is out of range");
         field->code = (uint8_t)code;
-        field->index = index;
+        field->index = (int32_t)column;
         field->scale = (int16_t)scale;
         field->is_identity = (uint8_t)is_identity;
     }

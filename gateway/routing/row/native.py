@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
+from gateway._speedups import layouts
 from gateway._speedups.loader import load_compiled, why_switched_off
 from gateway.copy import CopiedRow
 from gateway.core.records import Record
@@ -41,8 +42,6 @@ ROWS: Final = load_compiled("rows")
 
 _ROW_ONLY: Final = b"\x00\x02"
 """First bytes of an envelope with a new row and no old row."""
-
-_CField: TypeAlias = tuple[int, int, int, bool]
 
 
 def why_interpreted() -> str | None:
@@ -197,18 +196,20 @@ class _Decisions:
             )
         )
 
-    def _specify(self, candidates: Candidates, operation: Operation) -> tuple[object, ...]:
-        def decisions(among: Sequence[Candidate]) -> tuple[object, ...]:
+    def _specify(self, candidates: Candidates, operation: Operation) -> layouts.Candidates:
+        def decisions(among: Sequence[Candidate]) -> tuple[layouts.Decision, ...]:
             return tuple(
-                (self._targets[id(target)], self._condition(target, operation), passes)
+                layouts.Decision(
+                    self._targets[id(target)], self._condition(target, operation), passes
+                )
                 for target, passes in among
             )
 
-        return (
+        return layouts.Candidates(
             decisions(candidates.everyone),
             decisions(candidates.others),
             tuple(
-                (index, {text: decisions(found) for text, found in entries.items()})
+                layouts.Index(index, {text: decisions(found) for text, found in entries.items()})
                 for index, entries in candidates.indexed
             ),
         )
@@ -237,20 +238,21 @@ def _route_table(
         encoder.schema,
         dict(zip(encoder.schema.fields, encoder.indexes, strict=True)),
     )
-    canonical: tuple[_CField, ...] | None = None
+    canonical: tuple[layouts.Field, ...] | None = None
     if any(field.type.conversion not in compiled.CONVERSIONS for field in schema.fields):
         return None
     if route.canonical is not None:
         if any(field.type.key not in compiled.KEY_FORMS for field in schema.key_fields):
             return None
         canonical = tuple(
-            (compiled.KEY_FORMS[field.type.key], position[field], 0, True)
+            layouts.Field(compiled.KEY_FORMS[field.type.key], position[field], 0, True)
             for field in schema.key_fields
         )
 
-    def field(described: Field) -> _CField:
+    def field(described: Field) -> layouts.Field:
         code = compiled.CONVERSIONS[described.type.conversion]
-        return code, position[described], described.scale, described.column in encoder.identity
+        is_identity = described.column in encoder.identity
+        return layouts.Field(code, position[described], described.scale, is_identity)
 
     inserting, updating, deleting = decisions.specified
     return {

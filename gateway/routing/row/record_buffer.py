@@ -9,11 +9,12 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import Final
 
+from gateway._speedups import layouts
 from gateway.core.records import Record
 
 __all__ = ["PIECE_BYTES", "PIECE_RECORDS", "Piece"]
 
-_VALUE: Final = itemgetter(3)
+_VALUE: Final = itemgetter(layouts.Record._fields.index("value"))
 PIECE_RECORDS: Final = 1000
 PIECE_BYTES: Final = 1 << 20
 """Limits of a piece; the change that reaches one of them is its last."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gateway._speedups.layouts import Shared
 from gateway.core.errors import UnfitKind
 from gateway.envelope.envelope import TransactionContext
 from gateway.envelope.headers import HeaderMaker
@@ -45,14 +46,15 @@ class TransactionState:
         self.lost_values: dict[str, int] = {}
         self.quarantined: dict[tuple[str, UnfitKind], int] = {}
         self.touched: list[TopicCounter] = []
-        self._shared: tuple[object, ...] | None = None
+        self._shared: Shared | None = None
 
     @property
-    def shared(self) -> tuple[object, ...]:
+    def shared(self) -> Shared:
         """Values shared by all its records, for `gateway.routing.row.native`; requires an xid."""
         if self._shared is None:
             context = self.context
-            self._shared = (
+            assert context.xid is not None
+            self._shared = Shared(
                 context.gateway_part,
                 context.xid,
                 context.commit_lsn,

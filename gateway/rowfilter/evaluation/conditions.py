@@ -7,16 +7,22 @@ it false?", which NOT exchanges. Any other filter has no such form, and stays a 
 
 A text that no server sends for its type is an error of the function. A condition therefore reads at
 least the values that the function reads, always before the row is decided.
+
+A comparison holds if the column is not NULL, and stands to the constants as one of `orders` says.
+With several constants, which are sorted, EQUAL means that it is among them, and the other two that
+it is not. A text that cannot be read as `code` says is left to the function, also where `orders`
+has none of the three, or all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 from gateway._speedups import codes
 from gateway._speedups.codes import ALL_OF, EQUAL, GREATER, IS_NULL, LESS, NOT, ONE_OF
+from gateway._speedups.layouts import Condition
 from gateway.pgtypes.arrays import Array
 from gateway.pgtypes.catalog import TYPES
 from gateway.pgtypes.datetimes import iso
@@ -39,17 +45,6 @@ from gateway.rowfilter.expr import (
 
 __all__ = ["Condition", "condition_of"]
 
-Condition: TypeAlias = tuple[object, ...]
-"""One of
-
-- ``(ALL_OF, parts)``, ``(ONE_OF, parts)``, ``(NOT, part)``;
-- ``(IS_NULL, index)``: the column at `index` of a tuple is NULL;
-- ``(code, orders, index, constants)``: it is not NULL, and stands to the constants as one of
-  `orders` says, of LESS, EQUAL and GREATER. With several constants, which are sorted, EQUAL means
-  that it is among them, and the other two that it is not. `code` says how its text is read; one
-  that cannot be read so is left to the function, also where `orders` has none of them, or all.
-"""
-
 ANY_ORDER: Final = LESS | EQUAL | GREATER
 
 _ORDERS: Final[Mapping[str, int]] = {
@@ -62,8 +57,8 @@ _ORDERS: Final[Mapping[str, int]] = {
 }
 _MIRRORED: Final = {LESS: GREATER, GREATER: LESS}
 
-_TRUE: Final[Condition] = (ALL_OF, ())
-_FALSE: Final[Condition] = (ONE_OF, ())
+_TRUE: Final[Condition] = Condition(ALL_OF)
+_FALSE: Final[Condition] = Condition(ONE_OF)
 _DEEPEST: Final = 32
 """Deeper nesting is left to the function."""
 
@@ -102,7 +97,7 @@ def condition_of(filters: Sequence[RowFilter], names: Sequence[str]) -> Conditio
         condition = tabulator.is_true(expr, 0)
     except _NoConditionError:
         return None
-    return (ALL_OF, (*read, condition)) if read else condition
+    return Condition(ALL_OF, (*read, condition)) if read else condition
 
 
 class _NoConditionError(Exception):
@@ -119,7 +114,9 @@ class _Tabulator:
         """Return a condition that is true of each value of `column` and leaves unreadable texts."""
         index = self._indexes[column.name]
         code, constants = _ANYTHING[column.type_oid]
-        return ONE_OF, ((IS_NULL, index), (code, ANY_ORDER, index, constants))
+        is_null = Condition(IS_NULL, column=index)
+        compared = Condition(code, column=index, orders=ANY_ORDER, constants=constants)
+        return Condition(ONE_OF, (is_null, compared))
 
     def is_true(self, expr: Expr, depth: int) -> Condition:
         """Return when `expr` is true."""
@@ -136,11 +133,11 @@ class _Tabulator:
             case IsTrue(argument, expected):
                 return (self.is_true if expected else self.is_false)(argument, depth)
             case IsNull(ColumnRef() as column):
-                return (IS_NULL, self._indexes[column.name])
+                return Condition(IS_NULL, column=self._indexes[column.name])
             case Distinct(equal, left, Constant(value)) if value is not None:
                 is_null = self.is_true(IsNull(without_widening(left)), depth)
                 differs = self._comparison(left, _order(equal.infix) ^ ANY_ORDER, (value,))
-                return (ONE_OF, (is_null, differs))
+                return Condition(ONE_OF, (is_null, differs))
             case AnyAll():
                 return self._search(expr, wanted=True)
             case ColumnRef(_, type_oid) if type_oid == _BOOL:
@@ -162,7 +159,7 @@ class _Tabulator:
             case Not(argument):
                 return self.is_true(argument, depth)
             case IsTrue() | IsNull() | Distinct():
-                return (NOT, self.is_true(expr, depth))
+                return Condition(NOT, (self.is_true(expr, depth),))
             case AnyAll():
                 return self._search(expr, wanted=False)
             case ColumnRef(_, type_oid) if type_oid == _BOOL:
@@ -178,7 +175,7 @@ class _Tabulator:
         arguments: Sequence[Expr],
         depth: int,
     ) -> Condition:
-        return joint, tuple(build(argument, depth) for argument in arguments)
+        return Condition(joint, tuple(build(argument, depth) for argument in arguments))
 
     def _call(self, expr: Call, *, wanted: bool) -> Condition:
         orders = _order(expr.operation.infix)
@@ -217,7 +214,8 @@ class _Tabulator:
         if not isinstance(scalar, ColumnRef):
             raise _NoConditionError
         code, found = _coded(scalar, constants, is_trimmed=is_trimmed)
-        return code, orders, self._indexes[scalar.name], found
+        index = self._indexes[scalar.name]
+        return Condition(code, column=index, orders=orders, constants=found)
 
 
 def _coded(

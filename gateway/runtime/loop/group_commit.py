@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Final
 
+from gateway._speedups import layouts
 from gateway.config import LimitsTable
 from gateway.core.errors import KafkaTransactionTimeout
 from gateway.core.lsn import Lsn, format_lsn
@@ -40,8 +41,8 @@ from gateway.transactions import Transaction
 
 __all__ = ["GroupCommit", "Turn"]
 
-_PLACE: Final = itemgetter(0, 1)
-_VALUE: Final = itemgetter(3)
+_PLACE: Final = itemgetter(*map(layouts.Record._fields.index, ("topic", "partition")))
+_VALUE: Final = itemgetter(layouts.Record._fields.index("value"))
 
 
 @dataclass(slots=True)

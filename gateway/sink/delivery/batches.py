@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from confluent_kafka import cimpl
 
+from gateway._speedups import layouts
 from gateway._speedups.loader import load_compiled, why_switched_off
 from gateway.core.records import Record
 
@@ -33,7 +34,7 @@ _PLUGINS: Final = "plugin.library.paths"
 _Client = TypeVar("_Client")
 
 
-_PLACE: Final = itemgetter(0, 1)
+_PLACE: Final = itemgetter(*map(layouts.Record._fields.index, ("topic", "partition")))
 _PRODUCING: Final = load_compiled("producing", library=cimpl.__file__)
 
 

@@ -31,6 +31,7 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import Final
 
+from gateway._speedups import layouts
 from gateway.core.closing import Closing
 from gateway.core.errors import (
     FatalError,
@@ -62,7 +63,7 @@ _JOIN_S: Final = 5.0  # the abort, and releasing the producer
 _READ_S: Final = 60.0
 _PAUSE_S: Final = 0.5
 _COMPARE_S: Final = 60.0
-_TOPIC: Final = itemgetter(0)
+_TOPIC: Final = itemgetter(layouts.Record._fields.index("topic"))
 
 
 class TransactionalSink(Closing):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from gateway._speedups.layouts import Candidates, Decision
 from gateway.pgoutput.messages import UNCHANGED
 from gateway.routing.row.native import ROWS
 from gateway.rowfilter import RowFilter, condition_of
@@ -39,8 +40,8 @@ def bind_compiled(filters: Sequence[RowFilter], names: Sequence[str]) -> Decide 
         "feed": 0,
         "number": 0,
     }
-    everyone = ((0, 0, None),)
-    candidates = (everyone, everyone, ())
+    everyone = (Decision(0, 0, None),)
+    candidates = Candidates(everyone, everyone, ())
     projection = {
         "row": (),
         "names": (),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
-from gateway._speedups import codes, loader
+from gateway._speedups import codes, layouts, loader
 from gateway._speedups.loader import interface_of, load_compiled
+from gateway.core.records import Header, Record
 from gateway.routing.row.native import why_not_built
 from gateway.sink.delivery.batches import why_one_by_one
 from schemas.headers import HEADERS
@@ -92,11 +94,39 @@ def test_what_c_and_python_share_is_declared_once() -> None:
 
     names = ", ".join(f'"{name}"' for name in HEADERS)
     assert f"#define HEADER_NAMES {{{names}}}" in lines
-    assert len(HEADERS) <= 32  # bits of RECORD_HEADERS
+    assert len(HEADERS) <= 32  # bits of HEADERS_OF_RECORD
     assert any("ALL_OF = '&'" in line and "GREATER = 4" in line for line in lines)
     used = "".join(path.read_text() for path in build_rows.MODULES[ROWS].iterdir())
     for name in (name for name in vars(codes) if name.isupper()):
         assert re.search(rf"\b{name}\b", used), f"no C source uses {name}"
+
+
+def test_c_reads_every_field_of_a_layout_by_its_name() -> None:
+    declared = build_rows.declarations()
+    used = "".join(path.read_text() for path in build_rows.SPEEDUPS.rglob("*.c"))
+
+    for layout in layouts.__all__:
+        prefix = "KAFKA_HEADER" if layout == "KafkaHeader" else layout.upper()
+        fields = getattr(layouts, layout)._fields
+        names = [f"{prefix}_{field.upper()}" for field in (*fields, "SIZE")]
+        assert f"enum {{ {', '.join(names)} }};" in declared
+        for name in names:
+            assert re.search(rf"\b{name}\b", used), f"no C source uses {name}"
+
+
+@pytest.mark.parametrize("path", sorted(build_rows.SPEEDUPS.rglob("*.c")), ids=lambda p: p.name)
+def test_c_reads_no_field_by_a_number(path: Path) -> None:
+    by_number = r"Py(?:Tuple|List)_[GS]etItem\([^;]*?, \d+\b|\barguments\[\d"
+
+    assert re.findall(by_number, path.read_text()) == []
+
+
+def test_plain_tuples_have_the_fields_of_their_layouts() -> None:
+    *fields, headers = get_type_hints(layouts.Record).values()
+
+    assert get_args(Record) == (*fields, list[Header])
+    assert get_args(headers) == (layouts.KafkaHeader,)
+    assert get_args(Header) == tuple(get_type_hints(layouts.KafkaHeader).values())
 
 
 def test_what_is_built_in_this_tree_is_taken() -> None:

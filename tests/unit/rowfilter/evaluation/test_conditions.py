@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from gateway._speedups.codes import ALL_OF, AS_INTEGER, AS_TEXT, EQUAL, ONE_OF
+from gateway._speedups.layouts import Condition
 from gateway.core.errors import ValueFormatError
 from gateway.routing.row.native import why_not_built
 from gateway.rowfilter import RowFilter, combine, compile_filter, condition_of
@@ -158,8 +160,14 @@ def test_what_is_more_than_comparisons_with_constants_has_no_table(text: str) ->
 def test_one_of_several_filters_must_pass() -> None:
     filters = [compile_filter(text, COLUMNS) for text in ("(a = 5)", "(t = 'EU'::text)")]
 
-    assert condition_of(filters, NAMES) == ("|", (("i", 2, 0, (5,)), ("s", 2, 3, (b"EU",))))
-    assert condition_of([], NAMES) == ("&", ())
+    assert condition_of(filters, NAMES) == Condition(
+        ONE_OF,
+        (
+            Condition(AS_INTEGER, column=NAMES.index("a"), orders=EQUAL, constants=(5,)),
+            Condition(AS_TEXT, column=NAMES.index("t"), orders=EQUAL, constants=(b"EU",)),
+        ),
+    )
+    assert condition_of([], NAMES) == Condition(ALL_OF)
     mixed = [filters[0], compile_filter("((a + 1) > 5)", COLUMNS)]
     assert condition_of(mixed, NAMES) is None
 

@@ -1,0 +1,136 @@
+"""Tuples that Python and C hand to each other, under the names that both sides use.
+
+``tools/build_rows.py`` makes an enum of each, in ``declared.h``: of `Feed` it makes
+``FEED_SUBSCRIPTION``, ``FEED_MARKERS``, ``FEED_PREFIX`` and, for the number of fields,
+``FEED_SIZE``. C reads fields by these names alone, and accepts no tuple of another size.
+
+A field is added here. Type checks then point at every place that makes such a tuple without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+__all__ = [
+    "Candidates",
+    "Condition",
+    "Decision",
+    "Feed",
+    "Field",
+    "Index",
+    "KafkaHeader",
+    "Record",
+    "Shared",
+]
+
+
+class KafkaHeader(NamedTuple):
+    """`gateway.core.records.Header`, which is a plain tuple: several are made for every row."""
+
+    name: str
+    value: bytes
+
+
+class Record(NamedTuple):
+    """`gateway.core.records.Record`, which is a plain tuple: one is made for every row."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[KafkaHeader]
+
+
+class Condition(NamedTuple):
+    """Condition on a row (`gateway.rowfilter.evaluation.conditions`).
+
+    Attributes:
+        code: ``ALL_OF``, ``ONE_OF`` or ``NOT`` its parts; ``IS_NULL``; or, for a comparison, how
+            the column's text is read. All are in `gateway._speedups.codes`.
+        parts: Conditions that are joined; ``NOT`` has one.
+        column: Index of the column of ``IS_NULL`` or a comparison.
+        orders: Set of ``LESS``, ``EQUAL`` and ``GREATER``, for a comparison.
+        constants: Sorted constants of a comparison, at least one.
+    """
+
+    code: str
+    parts: tuple[Condition, ...] = ()
+    column: int = -1
+    orders: int = 0
+    constants: tuple[object, ...] = ()
+
+
+class Field(NamedTuple):
+    """Field of a key or of a row.
+
+    Attributes:
+        code: Conversion or canonical form (``CONVERSIONS``, ``KEY_FORMS``).
+        column: Index of its column.
+        scale: Scale of a decimal; 0 for other types.
+        is_identity: Whether the column is part of the replica identity.
+    """
+
+    code: int
+    column: int
+    scale: int
+    is_identity: bool
+
+
+class Decision(NamedTuple):
+    """Decision of a target on a row.
+
+    Attributes:
+        target: Number of the target.
+        condition: Number of the condition that decides; -1 if `passes` does.
+        passes: Function of the row; None lets every row pass.
+    """
+
+    target: int
+    condition: int
+    passes: Callable[[Any], bool] | None
+
+
+class Index(NamedTuple):
+    """Decisions by the text of one column; None is NULL."""
+
+    column: int
+    by_text: Mapping[bytes | None, tuple[Decision, ...]]
+
+
+class Candidates(NamedTuple):
+    """`gateway.routing.row.targets.Candidates`, with targets and conditions by number."""
+
+    everyone: tuple[Decision, ...]
+    others: tuple[Decision, ...]
+    indexes: tuple[Index, ...]
+
+
+class Feed(NamedTuple):
+    """Subscription to which a series of transactions is routed.
+
+    Attributes:
+        markers: Topic of its markers.
+        prefix: First bytes of a marker.
+    """
+
+    subscription: str
+    markers: str
+    prefix: bytes
+
+
+class Shared(NamedTuple):
+    """Values that all records of a transaction share.
+
+    Attributes:
+        headers: Headers of all its records, as `gateway.envelope.headers.HeaderMaker` orders them.
+    """
+
+    gateway_part: bytes
+    xid: int
+    commit_lsn: int
+    commit_ms: int
+    ts_ms: int
+    origin: bytes | None
+    headers: tuple[tuple[str, bytes] | None, ...]
+    has_origin: bool
