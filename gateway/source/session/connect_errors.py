@@ -47,6 +47,7 @@ _FULL: Final = "53300"
 _OWN_FINDINGS: Final = (
     (
         re.compile(r"fe_sendauth: no password supplied"),
+        AccessError,
         "give a password in source.dsn, PGPASSWORD or ~/.pgpass",
     ),
     (
@@ -55,9 +56,10 @@ _OWN_FINDINGS: Final = (
             r"|certificate file .* does not exist|private key file"
             r"|server does not support SSL"
         ),
+        AccessError,
         "check sslmode, sslrootcert and the server's certificate",
     ),
-    (re.compile(r"invalid (\S+ value|port number)"), "correct source.dsn"),
+    (re.compile(r"invalid (\S+ value|port number)"), FatalError, "correct source.dsn"),
 )
 _ERROR_RESPONSE: Final = re.compile(rb'\tErrorResponse\t.* C "([0-9A-Z]{5})"')
 
@@ -87,9 +89,9 @@ def explain_connect_failure(message: str, sqlstate: str | None) -> GatewayError:
             f"the source server refuses the connection: {message} (SQLSTATE {sqlstate})",
             hint=_HINTS.get(sqlstate, "try the same DSN with psql on this machine"),
         )
-    for pattern, hint in _OWN_FINDINGS:
+    for pattern, kind, hint in _OWN_FINDINGS:
         if pattern.search(message):
-            return FatalError(f"no connection to the source server: {message}", hint=hint)
+            return kind(f"no connection to the source server: {message}", hint=hint)
     return TransientError(
         f"the source server cannot be reached: {message}",
         hint="start it, or correct host and port in source.dsn",

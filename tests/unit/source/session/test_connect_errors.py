@@ -57,20 +57,22 @@ def test_what_the_network_does_is_never_a_refusal(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "kind"),
     [
-        "SSL error: certificate verify failed",
-        'server certificate for "a" does not match host name "b"',
-        'root certificate file "/x" does not exist',
-        "server does not support SSL, but SSL was required",
-        "fe_sendauth: no password supplied",
-        'invalid sslmode value: "x"',
+        ("SSL error: certificate verify failed", AccessError),
+        ('server certificate for "a" does not match host name "b"', AccessError),
+        ('root certificate file "/x" does not exist', AccessError),
+        ("server does not support SSL, but SSL was required", AccessError),
+        ("fe_sendauth: no password supplied", AccessError),
+        ('invalid sslmode value: "x"', FatalError),
     ],
 )
-def test_what_libpq_finds_wrong_with_the_settings_is_a_refusal(text: str) -> None:
+def test_what_libpq_finds_wrong_with_the_settings_is_a_refusal(
+    text: str, kind: type[FatalError]
+) -> None:
     error = explain_connect_failure(text, None)
 
-    assert isinstance(error, FatalError)
+    assert type(error) is kind
     assert error.hint
 
 
