@@ -338,8 +338,9 @@ class Played:
             project.definitions += (
                 f"CREATE SUBSCRIPTION {self.scene.slot}_held CONNECTION '' PUBLICATION p;"
             )
-            project.write()
-            os.kill(gateway.process.pid, signal.SIGHUP)
+            reloaded = self.scene.cli("reload")
+            assert reloaded.code == 0, reloaded.err
+            assert f"subscription {self.scene.slot}_held is held: " in reloaded.err
 
 
 @pytest.fixture

@@ -36,6 +36,7 @@ __all__ = [
     "muted_subscriptions",
     "shared_topics",
     "table_topics",
+    "topic_faults",
 ]
 
 TOPICS_TIMEOUT_S: Final = 10.0
@@ -214,14 +215,43 @@ def muted_subscriptions(settings: Settings, subscriptions: Iterable[str]) -> dic
         TransientError: Kafka does not answer in time.
     """
     markers = {transaction_topic(name): name for name in subscriptions}
-    specs = [_marker_topic_spec(topic, settings) for topic in markers]
+    refused = _unusable(settings, [], list(markers))
+    return {markers[topic]: _why_muted(error) for topic, error in sorted(refused.items())}
+
+
+def topic_faults(settings: Settings, plan: Plan) -> dict[TableId, Fault]:
+    """Return the faults of tables that would be held for a topic; creates nothing.
+
+    Raises:
+        ConfigError: two tables would share a topic.
+        FatalError: Kafka refuses the user.
+        TransientError: Kafka does not answer in time.
+    """
+    by_table = _specs_by_table(plan, settings)
+    markers = [transaction_topic(subscription.name) for subscription in plan.subscriptions]
+    refused = _unusable(settings, list(by_table.values()), markers)
+    faults = {}
+    for (name, oid), spec in by_table.items():
+        if (error := refused.get(transaction_topic(name))) is not None:
+            faults[name, oid] = Fault(_why_muted(error), always=True)
+        elif (error := refused.get(spec.name)) is not None:
+            faults[name, oid] = Fault(_line(error), always=True)
+    return faults
+
+
+def _unusable(
+    settings: Settings, tables: list[TopicSpec], markers: list[str]
+) -> dict[str, FatalError]:
+    """Return the errors of topics of tables and of markers that cannot be used, by name."""
+    specs = [*tables, *(_marker_topic_spec(topic, settings) for topic in markers)]
+    names = [spec.name for spec in specs]
     refused: dict[str, FatalError] = {}
-    found = describe_topics(settings.kafka, list(markers), refused=refused)
+    found = describe_topics(settings.kafka, names, refused=refused)
     missing = [spec for spec in specs if spec.name not in found and spec.name not in refused]
     refused |= uncreatable_topics(settings.kafka, missing)
     known = read_topics(settings.kafka, found)
-    refused |= unfit_topics(specs, found) | unwritable(known) | unreadable(known)
-    return {markers[topic]: _why_muted(error) for topic, error in sorted(refused.items())}
+    unread = {topic: error for topic, error in unreadable(known).items() if topic in markers}
+    return refused | unfit_topics(specs, found) | unwritable(known) | unread
 
 
 def _marker_topic_spec(topic: str, settings: Settings) -> TopicSpec:
