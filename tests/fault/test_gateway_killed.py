@@ -72,7 +72,7 @@ def test_a_copy_that_was_killed_goes_on_after_its_last_chunk(
 def copied(scene: Scene) -> list[int]:
     """The keys of the rows of the copy of `t`, in the order of the topic."""
     topic = scene.topic("t")
-    if topic not in scene.reader.topics(topic):
+    if not scene.reader.has(topic):
         return []
     return [r.key["a"] for r in scene.read("t") if r.op == "r" and r.key is not None]
 

@@ -302,11 +302,17 @@ class TopicReader:
         admin = self._admin = self._admin or AdminClient({"bootstrap.servers": self._bootstrap})
         return sorted(t for t in admin.list_topics(timeout=60).topics if t.startswith(prefix))
 
+    def has(self, topic: str) -> bool:
+        """Whether a topic exists; the cost does not depend on how many others do."""
+        admin = self._admin = self._admin or AdminClient({"bootstrap.servers": self._bootstrap})
+        error = admin.list_topics(topic, timeout=60).topics[topic].error
+        return error is None or error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART
+
     def delete(self, topic: str) -> None:
         """Delete a topic, and forget what was read of it: it may be made again."""
         admin = self._admin = self._admin or AdminClient({"bootstrap.servers": self._bootstrap})
         admin.delete_topics([topic])[topic].result(60)
-        wait_until(lambda: topic not in self.topics(topic), TIMEOUT_S, f"{topic} to be gone")
+        wait_until(lambda: not self.has(topic), TIMEOUT_S, f"{topic} to be gone")
         self._read_before.pop(topic, None)
 
     def read(self, topic: str) -> list[Read]:

@@ -137,7 +137,7 @@ class Scene:
     def markers(self, subscription: str | None = None) -> list[dict[str, Any]]:
         """The markers of a subscription; none while the topic does not exist."""
         topic = f"{subscription or self.slot}.transaction"
-        if topic not in self.reader.topics(topic):
+        if not self.reader.has(topic):
             return []
         return [record.value for record in self.reader.read(topic) if record.value is not None]
 
