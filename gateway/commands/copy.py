@@ -18,7 +18,7 @@ from gateway.commands.asking import READ_S, ask
 from gateway.commands.consume import known_subscriptions
 from gateway.config import Settings
 from gateway.core.errors import ConfigError, SlotError, TransientError
-from gateway.core.records import CopyRequest, CopyState, Watermark
+from gateway.core.watermark import CopyRequest, CopyState, Watermark
 from gateway.definitions.changes import key_of_copy
 from gateway.definitions.model import Plan, TableCopy
 from gateway.definitions.requests import concerned, refusal

@@ -11,7 +11,7 @@ from gateway.commands.schemas import CollectedSchemas, routes_of
 from gateway.config import Settings
 from gateway.core.display import say
 from gateway.core.errors import FatalError, SlotError, TransientError
-from gateway.core.records import Refusal, Watermark
+from gateway.core.watermark import Refusal, Watermark
 from gateway.definitions.changes import copy_states
 from gateway.definitions.model import Definitions, Plan
 from gateway.monitor.health import refused

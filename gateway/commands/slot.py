@@ -18,7 +18,7 @@ from gateway.config import Settings
 from gateway.core.display import say
 from gateway.core.errors import FatalError, SlotBusyError, SlotError
 from gateway.core.lsn import ZERO_LSN
-from gateway.core.records import Watermark
+from gateway.core.watermark import Watermark
 from gateway.runtime.planning.plan import read_definitions
 from gateway.runtime.planning.setup import commit_claim, make_sink, slot_identity
 from gateway.sink.own_topics.owners import read_owners

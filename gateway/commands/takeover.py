@@ -15,7 +15,8 @@ from typing import Final
 from gateway.config import Settings
 from gateway.core.display import say
 from gateway.core.errors import ConfigError, SlotBusyError
-from gateway.core.records import CopyRequest, Writer
+from gateway.core.records import Writer
+from gateway.core.watermark import CopyRequest
 from gateway.runtime.planning.ownership import writer_of
 from gateway.runtime.planning.plan import read_definitions
 from gateway.runtime.planning.setup import slot_identity

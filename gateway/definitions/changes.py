@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from gateway.core.names import topic_of
-from gateway.core.records import CopyState
+from gateway.core.watermark import CopyState
 from gateway.definitions.model import Plan, Publish, TableCopy
 from gateway.definitions.tables.remembered import describe, has_same_key, relations_of, unseen_since
 

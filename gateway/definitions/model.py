@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from gateway.core.errors import DefinitionError
 from gateway.core.identifiers import one_line, quote_identifier
-from gateway.core.records import HeldCause
+from gateway.core.watermark import HeldCause
 from gateway.definitions.tables.shape import Shape
 from gateway.pgoutput.messages import ReplicaIdentity
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from gateway.core.copy_progress import Progress
-from gateway.core.records import CopyRequest, CopyState
+from gateway.core.watermark import CopyRequest, CopyState
 from gateway.definitions.changes import TableKey, attached, key_of_copy
 from gateway.definitions.model import Fault, Plan, TableCopy
 from gateway.definitions.tables.keys import key_of

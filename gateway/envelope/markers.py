@@ -14,7 +14,8 @@ from functools import lru_cache
 from typing import Any, Final
 
 from gateway.core.errors import UnfitKind
-from gateway.core.records import CopyState, PartitionOffsets, Writer
+from gateway.core.records import PartitionOffsets, Writer
+from gateway.core.watermark import CopyState
 from gateway.envelope.datums import write_datum
 from gateway.envelope.encoding.conversions import EPOCH_SHIFT_US
 from gateway.envelope.encoding.varint import encode_long, encode_text

@@ -19,7 +19,7 @@ from gateway.core.copy_progress import Progress
 from gateway.core.errors import ProtocolError
 from gateway.core.lsn import Lsn
 from gateway.core.names import topic_part
-from gateway.core.records import CopyRequest, CopyState, HeldCause, LastCommit, Refusal, Watermark
+from gateway.core.watermark import CopyRequest, CopyState, HeldCause, LastCommit, Refusal, Watermark
 from gateway.definitions.sql.expression import refuse_nodes
 from gateway.definitions.tables.remembered import description_fault
 from gateway.envelope.datums import read_datum, write_datum

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from gateway.core.records import Refusal
+from gateway.core.watermark import Refusal
 from gateway.observe import Figures
 
 __all__ = [

@@ -25,7 +25,7 @@ from prometheus_client.samples import Sample
 
 from gateway.core.display import shown
 from gateway.core.errors import TransientError, UnfitKind
-from gateway.definitions.ddl.messages import REASONS
+from gateway.definitions.ddl.authentication import REASONS
 from gateway.envelope.envelope import package_version
 from gateway.monitor.health import lag_seconds
 from gateway.monitor.status import SOURCE, Status

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from gateway.core.identifiers import quote_identifier
 from gateway.core.lsn import Lsn, format_lsn
-from gateway.core.records import CopyState, HeldCause, Refusal, hint_of
+from gateway.core.watermark import CopyState, HeldCause, Refusal, hint_of
 from gateway.monitor.health import muted, refused, takeover_refused
 from gateway.source.session.blockers import Task, Wait
 from gateway.source.stream.slot import SlotStatus

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from gateway.core.errors import AccessError, GatewayError
-from gateway.core.records import CopyState, Refusal
+from gateway.core.watermark import CopyState, Refusal
 
 __all__ = ["Counters", "Figures", "Histogram", "LoopState", "Phase"]
 

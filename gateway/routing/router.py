@@ -18,7 +18,7 @@ from gateway.core.errors import ProtocolError, RecordSizeError, UnfitKind
 from gateway.core.lsn import Lsn, format_lsn
 from gateway.core.records import Feed, Record
 from gateway.definitions.ddl.alterations import PREFIXES as DDL_PREFIXES
-from gateway.definitions.ddl.messages import Reason
+from gateway.definitions.ddl.authentication import Reason
 from gateway.envelope.envelope import TransactionContext, gateway_part
 from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import (

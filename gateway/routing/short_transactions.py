@@ -12,7 +12,8 @@ from typing import Any
 
 from gateway._speedups import layouts
 from gateway.core.lsn import Lsn
-from gateway.core.records import Feed, Header, LastCommit, Record
+from gateway.core.records import Feed, Header, Record
+from gateway.core.watermark import LastCommit
 from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.routing.row.counters import TopicCounter
 from gateway.routing.row.native import ROWS, why_interpreted

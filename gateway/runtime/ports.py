@@ -12,8 +12,9 @@ from typing import Protocol
 
 from gateway.core.errors import UnfitKind
 from gateway.core.lsn import Lsn
-from gateway.core.records import Batch, CopyState, Feed, Record
-from gateway.definitions.ddl.messages import Reason
+from gateway.core.records import Batch, Feed, Record
+from gateway.core.watermark import CopyState
+from gateway.definitions.ddl.authentication import Reason
 from gateway.routing.row.counters import Tally
 from gateway.routing.short_transactions import RoutedSeries
 from gateway.transactions import (

@@ -18,7 +18,8 @@ from devkit.embedded.postgres import EmbeddedPostgres
 from gateway.core.descriptors import wait_readable
 from gateway.core.errors import TransientError
 from gateway.core.lsn import Lsn
-from gateway.core.records import Batch, Cut, Feed, Record, Watermark
+from gateway.core.records import Batch, Cut, Feed, Record
+from gateway.core.watermark import Watermark
 from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.delivery.sink import TransactionalSink
 from gateway.sink.own_topics.progress import KafkaProgress, read_compacted

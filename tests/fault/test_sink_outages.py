@@ -12,7 +12,8 @@ import pytest
 from devkit.embedded.kafka import EmbeddedKafka
 from gateway.core.descriptors import wait_readable
 from gateway.core.lsn import Lsn
-from gateway.core.records import Batch, Cut, Feed, Record, Watermark
+from gateway.core.records import Batch, Cut, Feed, Record
+from gateway.core.watermark import Watermark
 from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.delivery.producer import TransactionalProducer
 from gateway.sink.delivery.sink import TransactionalSink

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.config import load_settings
 from gateway.core.lsn import ZERO_LSN, parse_lsn
-from gateway.core.records import Watermark
+from gateway.core.watermark import Watermark
 from gateway.observe import Counters
 from gateway.runtime.planning.held_retries import HeldLooks
 from gateway.runtime.planning.plan import read_definitions, read_plan

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.config import load_settings
 from gateway.core.lsn import ZERO_LSN, Lsn, parse_lsn
-from gateway.core.records import Watermark
+from gateway.core.watermark import Watermark
 from gateway.runtime.planning.plan import PlanReader, read_definitions, read_plan
 from gateway.source.catalog.watch import whole_digest
 from gateway.source.session.connection import connect

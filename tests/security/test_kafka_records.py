@@ -11,7 +11,7 @@ import pytest
 
 import schemas
 from gateway.copy import Progress
-from gateway.core.records import CopyRequest
+from gateway.core.watermark import CopyRequest
 from gateway.envelope.encoding.varint import encode_long
 from gateway.envelope.envelope import wire_prefix
 from gateway.envelope.progress import (

@@ -22,7 +22,7 @@ from gateway.commands.verify.source import SourceReader, SourceTable
 from gateway.core.display import NOT_IN_A_LINE
 from gateway.core.identifiers import quote_identifier
 from gateway.core.lsn import Lsn
-from gateway.core.records import hint_of
+from gateway.core.watermark import hint_of
 from gateway.definitions.model import Table
 from gateway.definitions.sql.parser import parse_definitions
 from gateway.monitor.metrics import Exposition

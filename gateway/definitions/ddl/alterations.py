@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gateway.core.lsn import Lsn, parse_lsn
-from gateway.definitions.ddl.messages import unreadable
+from gateway.definitions.ddl.authentication import unreadable
 from gateway.definitions.model import Operation, Plan, Publication, PublishedRelation, Table
 
 __all__ = [

@@ -13,7 +13,7 @@ from dataclasses import astuple, fields, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from gateway.core.records import CopyState
+from gateway.core.watermark import CopyState
 from gateway.definitions.model import (
     Collation,
     Column,

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from gateway.core.errors import SchemaError
 from gateway.core.names import topic_of
-from gateway.core.records import CopyState
+from gateway.core.watermark import CopyState
 from gateway.definitions.model import Plan, TableId
 
 __all__ = ["topic_faults"]

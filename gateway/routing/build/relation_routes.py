@@ -13,9 +13,10 @@ from typing import TypeAlias
 from gateway.copy import ChunkedCopy
 from gateway.core.errors import SchemaError, SchemaRefusedError
 from gateway.core.lsn import Lsn
-from gateway.core.records import CopyState, Record
+from gateway.core.records import Record
+from gateway.core.watermark import CopyState
 from gateway.definitions.ddl.alterations import PREFIX, rewritten
-from gateway.definitions.ddl.messages import Reason, UntrustedMessageError
+from gateway.definitions.ddl.authentication import Reason, UntrustedMessageError
 from gateway.definitions.model import Operation, Plan, Publish, TableCopy
 from gateway.definitions.tables.keys import key_of
 from gateway.definitions.tables.remembered import key_signature

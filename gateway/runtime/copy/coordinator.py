@@ -20,7 +20,8 @@ from gateway.copy import Chunk, Progress
 from gateway.core.background import OnWait
 from gateway.core.failpoints import fail_point
 from gateway.core.lsn import Lsn, format_lsn
-from gateway.core.records import CopyState, Record
+from gateway.core.records import Record
+from gateway.core.watermark import CopyState
 from gateway.definitions.changes import fingerprint_of
 from gateway.definitions.model import Fault, Plan, TableCopy, TableId
 from gateway.envelope.envelope import Snapshot as SnapshotKind

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from gateway.copy import Progress
-from gateway.core.records import CopyState
+from gateway.core.watermark import CopyState
 from gateway.definitions.changes import key_of_copy
 from gateway.definitions.model import Plan, TableCopy
 from gateway.definitions.tables.remembered import describe

@@ -13,7 +13,8 @@ from gateway.core.descriptors import wait_readable
 from gateway.core.errors import TransientError
 from gateway.core.failpoints import fail_point
 from gateway.core.lsn import Lsn, format_lsn
-from gateway.core.records import Batch, CopyRequest, CopyState, Cut, Record, Watermark
+from gateway.core.records import Batch, Cut, Record
+from gateway.core.watermark import CopyRequest, CopyState, Watermark
 from gateway.definitions import requests
 from gateway.definitions.changes import copy_states, ended_states
 from gateway.definitions.model import Fault, Plan

@@ -31,7 +31,7 @@ import psycopg
 
 from gateway.core.failpoints import fail_point
 from gateway.core.lsn import ZERO_LSN, Lsn
-from gateway.core.records import Watermark
+from gateway.core.watermark import Watermark
 from gateway.definitions.model import Definitions
 from gateway.definitions.requests import new_partitions, oids_of
 from gateway.observe import event

@@ -19,7 +19,7 @@ import psycopg
 
 from gateway.config import Settings
 from gateway.core.errors import GatewayError, TransientError
-from gateway.core.records import Watermark
+from gateway.core.watermark import Watermark
 from gateway.observe import Counters, event
 from gateway.runtime.planning.plan import read_definitions
 from gateway.sink.clients.identity import SlotIdentity

@@ -33,7 +33,7 @@ from typing import Final, Literal, TypeAlias
 
 from gateway.core.errors import FatalError, SlotError, TransientError
 from gateway.core.lsn import ZERO_LSN, Lsn, format_lsn
-from gateway.core.records import CopyState, Watermark
+from gateway.core.watermark import CopyState, Watermark
 from gateway.definitions.changes import copy_states
 from gateway.definitions.model import Plan
 from gateway.source.stream.server_position import ServerPosition

@@ -17,7 +17,7 @@ from typing import Final
 
 from gateway.core.errors import FatalError
 from gateway.core.lsn import Lsn, format_lsn
-from gateway.core.records import CopyRequest, CopyState, Watermark
+from gateway.core.watermark import CopyRequest, CopyState, Watermark
 from gateway.definitions.model import Fault, TableId
 from gateway.definitions.requests import new_partitions, oids_of, released
 from gateway.observe import event

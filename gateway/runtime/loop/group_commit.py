@@ -23,17 +23,8 @@ from gateway._speedups import layouts
 from gateway.config import LimitsTable
 from gateway.core.errors import KafkaTransactionTimeout
 from gateway.core.lsn import Lsn, format_lsn
-from gateway.core.records import (
-    RESENDABLE,
-    Batch,
-    CopyState,
-    Cut,
-    Feed,
-    LastCommit,
-    Record,
-    Refusal,
-    Watermark,
-)
+from gateway.core.records import RESENDABLE, Batch, Cut, Feed, Record
+from gateway.core.watermark import CopyState, LastCommit, Refusal, Watermark
 from gateway.routing.short_transactions import RoutedSeries
 from gateway.runtime.loop.commit_cost import MEASURED, CommitCost, Gathered, Handover
 from gateway.runtime.loop.progress_markers import ProgressMarkers

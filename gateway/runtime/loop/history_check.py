@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from gateway.core.errors import SlotError
 from gateway.core.lsn import ZERO_LSN, Lsn, format_lsn
-from gateway.core.records import LastCommit, Watermark
+from gateway.core.watermark import LastCommit, Watermark
 from gateway.transactions import Transaction
 
 __all__ = ["HistoryCheck"]

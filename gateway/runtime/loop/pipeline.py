@@ -31,7 +31,7 @@ from gateway.core.descriptors import wait_readable
 from gateway.core.errors import KafkaTransactionTimeout
 from gateway.core.failpoints import fail_point
 from gateway.core.lsn import ZERO_LSN, Lsn
-from gateway.core.records import Watermark
+from gateway.core.watermark import Watermark
 from gateway.observe import Counters, LoopState
 from gateway.runtime.loop.admission import Admission, Disposition
 from gateway.runtime.loop.batch_filler import BatchFiller

@@ -13,7 +13,7 @@ from typing import Final
 
 from gateway.copy import Progress
 from gateway.core.names import topic_of, transaction_topic
-from gateway.core.records import CopyState
+from gateway.core.watermark import CopyState
 from gateway.definitions.model import Plan
 from gateway.sink.topics.log_bounds import LogBounds
 

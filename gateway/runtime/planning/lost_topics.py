@@ -16,7 +16,7 @@ from typing import Final
 from gateway.config import Settings
 from gateway.core.errors import FatalError
 from gateway.core.names import topic_of, transaction_topic
-from gateway.core.records import CopyState, HeldCause, hint_of
+from gateway.core.watermark import CopyState, HeldCause, hint_of
 from gateway.definitions.model import Fault, TableId
 from gateway.definitions.requests import is_asked
 from gateway.observe import event

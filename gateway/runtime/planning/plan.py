@@ -23,9 +23,10 @@ import psycopg
 from gateway.config import Settings
 from gateway.core.errors import ConfigError, GatewayError, TransientError
 from gateway.core.lsn import ZERO_LSN, Lsn
-from gateway.core.records import CopyState, Watermark
+from gateway.core.watermark import CopyState, Watermark
 from gateway.definitions.combine import make_plan
 from gateway.definitions.ddl.alterations import Alteration, read_alteration
+from gateway.definitions.ddl.authentication import Key, UntrustedMessageError, authenticate
 from gateway.definitions.ddl.effects import (
     DdlState,
     apply_ddl,
@@ -35,7 +36,6 @@ from gateway.definitions.ddl.effects import (
     published_of,
     untouched,
 )
-from gateway.definitions.ddl.messages import Key, UntrustedMessageError, authenticate
 from gateway.definitions.groups import only_group
 from gateway.definitions.model import Catalog, Definitions, Fault, Plan, Table, TableId
 from gateway.definitions.sql.parser import parse_definitions

@@ -30,7 +30,7 @@ from psycopg import sql
 from gateway.config import Settings
 from gateway.core.errors import FatalError, GatewayError, TransientError
 from gateway.core.lsn import Lsn
-from gateway.core.records import CopyRequest, CopyState, Refusal, Watermark
+from gateway.core.watermark import CopyRequest, CopyState, Refusal, Watermark
 from gateway.definitions.changes import copy_states
 from gateway.definitions.model import Definitions, Fault, Plan, Publish
 from gateway.observe import Counters, event

@@ -19,7 +19,8 @@ from gateway.core.background import OnWait, keep_waiting
 from gateway.core.descriptors import wait_readable
 from gateway.core.errors import DefinitionError, FatalError
 from gateway.core.lsn import ZERO_LSN
-from gateway.core.records import Batch, CopyState, Watermark
+from gateway.core.records import Batch
+from gateway.core.watermark import CopyState, Watermark
 from gateway.definitions.model import Definitions, Fault, Plan, TableId
 from gateway.definitions.requests import released
 from gateway.definitions.tables.renamed import kept_topics

@@ -19,7 +19,7 @@ from gateway.config import Settings
 from gateway.core.errors import FilterError, SchemaError
 from gateway.core.identifiers import one_line, quote_identifier
 from gateway.core.names import error_topic, message_topic, transaction_topic
-from gateway.core.records import CopyState
+from gateway.core.watermark import CopyState
 from gateway.definitions.model import Column, Fault, Plan, Table, TableId
 from gateway.definitions.server import SUFFIXES
 from gateway.definitions.tables.keys import key_of

@@ -17,7 +17,7 @@ import psycopg
 
 from gateway.copy import Progress
 from gateway.core.errors import TransientError
-from gateway.core.records import CopyRequest, CopyState
+from gateway.core.watermark import CopyRequest, CopyState
 from gateway.definitions.model import Plan
 from gateway.definitions.requests import concerned
 from gateway.observe import Counters, event

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from gateway.core.records import CopyRequest, Record, Watermark
+from gateway.core.records import Record
+from gateway.core.watermark import CopyRequest, Watermark
 
 __all__ = ["CommittedState", "ProgressStore", "is_same", "is_same_watermark"]
 

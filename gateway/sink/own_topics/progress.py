@@ -29,7 +29,8 @@ from confluent_kafka import (
 )
 
 from gateway.core.errors import FatalError, ProtocolError, TransientError
-from gateway.core.records import CopyRequest, CopyState, Record, Watermark, restarted
+from gateway.core.records import Record
+from gateway.core.watermark import CopyRequest, CopyState, Watermark, restarted
 from gateway.envelope.progress import (
     PROGRESS_FORMAT,
     Position,

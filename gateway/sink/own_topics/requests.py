@@ -8,7 +8,8 @@ from typing import Final
 from confluent_kafka import KafkaError, Message, Producer
 
 from gateway.core.errors import TransientError
-from gateway.core.records import CopyRequest, Record
+from gateway.core.records import Record
+from gateway.core.watermark import CopyRequest
 from gateway.routing.ports import SchemaIds
 from gateway.sink.clients.client_errors import ErrorCallback
 from gateway.sink.clients.failures import classify_kafka_error

@@ -8,7 +8,7 @@ from typing import Any, Final
 import psycopg
 
 from gateway.core.errors import FilterError
-from gateway.definitions.ddl.messages import UntrustedMessageError
+from gateway.definitions.ddl.authentication import UntrustedMessageError
 from gateway.rowfilter.permitted import functions_of
 from gateway.source.session.connection import classify_server_error
 

@@ -16,8 +16,8 @@ Invariants:
 - Every function, relation and type is named with its schema, and pg_temp is searched last.
   Operators need no schema: PostgreSQL looks for none in pg_temp, and only pg_catalog comes first.
 - A message has a code that only who can read `pgsluice.key` can compute, over its text, the
-  transaction and the position (`gateway.definitions.ddl.messages`). The key is in a materialized
-  view because that is in no publication, not even one FOR ALL TABLES, nor in a dump.
+  transaction and the position (`gateway.definitions.ddl.authentication`). The key is in a
+  materialized view because that is in no publication, not even one FOR ALL TABLES, nor in a dump.
 - Who may not alter a publication cannot make those wait who may: the locks are rows of a table
   that nobody else can read, one row for each publication. The table is unlogged, and so in no
   publication either.

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import psycopg
 
-from gateway.definitions.ddl.messages import Key
+from gateway.definitions.ddl.authentication import Key
 from gateway.source.provisioning.event_trigger import DEFINERS, FUNCTIONS, ROLE, SETTINGS, TRIGGERS
 from gateway.source.session.connection import classify_server_error
 

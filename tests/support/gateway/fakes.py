@@ -14,8 +14,9 @@ from contextlib import suppress
 from gateway.copy import Progress
 from gateway.core.errors import TransientError, UnfitKind
 from gateway.core.lsn import Lsn
-from gateway.core.records import Batch, CopyState, Cut, Feed, LastCommit, Record
-from gateway.definitions.ddl.messages import Reason
+from gateway.core.records import Batch, Cut, Feed, Record
+from gateway.core.watermark import CopyState, LastCommit
+from gateway.definitions.ddl.authentication import Reason
 from gateway.pgoutput.frames import read_begin
 from gateway.routing.row.counters import Tally
 from gateway.routing.short_transactions import RoutedSeries

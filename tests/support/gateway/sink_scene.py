@@ -10,7 +10,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from gateway.core.descriptors import wait_readable
 from gateway.core.lsn import Lsn
-from gateway.core.records import Batch, CopyState, Cut, Feed, Record, Watermark
+from gateway.core.records import Batch, Cut, Feed, Record
+from gateway.core.watermark import CopyState, Watermark
 from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.delivery.sink import TransactionalSink
 from gateway.sink.own_topics.progress import KafkaProgress, read_compacted, read_progress

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.copy import Progress
 from gateway.core.lsn import Lsn
-from gateway.core.records import CopyState
+from gateway.core.watermark import CopyState
 from gateway.definitions.changes import copy_states, fingerprint_of
 from gateway.definitions.model import (
     ALL_OPERATIONS,

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.copy import Progress
 from gateway.core.lsn import Lsn
-from gateway.core.records import CopyRequest, CopyState, CopyStateKind
+from gateway.core.watermark import CopyRequest, CopyState, CopyStateKind
 from gateway.definitions.changes import copy_states
 from gateway.definitions.model import Plan
 from gateway.definitions.requests import apply_requests, new_partitions

@@ -12,7 +12,8 @@ import pytest
 
 import schemas
 from gateway.core.lsn import Lsn
-from gateway.core.records import LastCommit, PartitionOffsets, Refusal, Watermark, Writer
+from gateway.core.records import PartitionOffsets, Writer
+from gateway.core.watermark import LastCommit, Refusal, Watermark
 from gateway.envelope import markers, progress
 from gateway.envelope.envelope import EnvelopeEncoder, TransactionContext
 from gateway.pgoutput.messages import LogicalMessage

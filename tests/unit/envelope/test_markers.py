@@ -11,7 +11,8 @@ import pytest
 
 import schemas
 from gateway.core.lsn import Lsn
-from gateway.core.records import CopyState, PartitionOffsets, Writer
+from gateway.core.records import PartitionOffsets, Writer
+from gateway.core.watermark import CopyState
 from gateway.envelope.datums import write_datum
 from gateway.envelope.encoding.conversions import EPOCH_SHIFT_US
 from gateway.envelope.markers import (

@@ -11,7 +11,7 @@ import pytest
 import schemas
 from gateway.core.errors import ProtocolError
 from gateway.core.lsn import Lsn
-from gateway.core.records import CopyRequest, CopyState, HeldCause, Watermark
+from gateway.core.watermark import CopyRequest, CopyState, HeldCause, Watermark
 from gateway.envelope.progress import (
     PROGRESS_FORMAT,
     Position,

@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.copy import Progress
 from gateway.core.lsn import Lsn
-from gateway.core.records import CopyState
+from gateway.core.watermark import CopyState
 from gateway.monitor.status import Status, tables_of
 from gateway.observe import Counters, Figures, LoopState, Phase
 from gateway.source.stream.slot import SlotStatus

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.core.records import CopyState, Refusal
+from gateway.core.watermark import CopyState, Refusal
 from gateway.monitor.health import doing, has_started, lag_seconds, why_not_alive, why_not_ready
 from gateway.observe import Phase
 from tests.unit.monitor.figures import COPIES, figures, loop_state

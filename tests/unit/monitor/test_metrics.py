@@ -10,8 +10,8 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.core.errors import UnfitKind
-from gateway.core.records import CopyState
-from gateway.definitions.ddl.messages import REASONS
+from gateway.core.watermark import CopyState
+from gateway.definitions.ddl.authentication import REASONS
 from gateway.monitor.metrics import PREFIX, Exposition
 from gateway.monitor.status import tables_of
 from gateway.observe import Figures

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.core.lsn import ZERO_LSN, Lsn
-from gateway.core.records import HeldCause, Refusal
+from gateway.core.watermark import HeldCause, Refusal
 from gateway.monitor.status import KAFKA, SOURCE, Severity, TableStatus, retention_problem
 from gateway.source.session.blockers import Task, Wait
 from tests.unit.monitor.figures import SLOT, status

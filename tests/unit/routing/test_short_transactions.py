@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import pytest
 
 from gateway._speedups.loader import INTERPRETED
-from gateway.core.records import LastCommit, Record
+from gateway.core.records import Record
+from gateway.core.watermark import LastCommit
 from gateway.pgoutput.messages import Delete, Insert, Message
 from gateway.routing.row.native import why_not_built
 from gateway.routing.row.record_buffer import PIECE_RECORDS

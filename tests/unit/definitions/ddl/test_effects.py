@@ -10,8 +10,8 @@ import pytest
 
 from gateway.core.lsn import Lsn
 from gateway.definitions.ddl.alterations import read_alteration
+from gateway.definitions.ddl.authentication import UntrustedMessageError
 from gateway.definitions.ddl.effects import DdlState, apply_ddl, catalog_at, concerns, untouched
-from gateway.definitions.ddl.messages import UntrustedMessageError
 from gateway.definitions.model import (
     Catalog,
     FilterClause,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gateway.core.records import CopyState
+from gateway.core.watermark import CopyState
 from gateway.definitions.model import Plan, TableCopy
 from gateway.definitions.tables.topics import topic_faults
 from tests.unit.definitions.test_changes import TABLE

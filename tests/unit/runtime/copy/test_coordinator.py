@@ -21,7 +21,8 @@ from gateway.config import CopyTable, LimitsTable
 from gateway.copy import Chunk, ChunkRequest, Progress, Snapshot, row_of
 from gateway.core.errors import FatalError, TransientError
 from gateway.core.lsn import Lsn
-from gateway.core.records import Record, Watermark
+from gateway.core.records import Record
+from gateway.core.watermark import Watermark
 from gateway.definitions.changes import copy_states
 from gateway.definitions.model import FilterClause, Plan, SubscriptionDefinition, Table, TableCopy
 from gateway.observe import Counters

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.core.errors import FatalError, SlotError, TransientError
 from gateway.core.lsn import ZERO_LSN, Lsn
-from gateway.core.records import Watermark
+from gateway.core.watermark import Watermark
 from gateway.definitions.model import Plan
 from gateway.runtime.lifecycle.start_decision import (
     Decision,

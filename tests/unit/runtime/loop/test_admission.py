@@ -8,7 +8,7 @@ import pytest
 
 from gateway.core.errors import SlotError
 from gateway.core.lsn import Lsn
-from gateway.core.records import LastCommit, Watermark
+from gateway.core.watermark import LastCommit, Watermark
 from gateway.pgoutput.messages import LogicalMessage
 from gateway.runtime.loop.admission import Admission, Disposition
 from gateway.runtime.loop.history_check import HistoryCheck

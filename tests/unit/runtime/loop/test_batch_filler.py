@@ -9,7 +9,7 @@ import pytest
 
 from gateway.config import LimitsTable
 from gateway.core.lsn import Lsn
-from gateway.core.records import Watermark
+from gateway.core.watermark import Watermark
 from gateway.observe import Counters
 from gateway.runtime.loop.batch_filler import BatchFiller
 from gateway.runtime.loop.group_commit import GroupCommit, Turn

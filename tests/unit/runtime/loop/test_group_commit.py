@@ -6,7 +6,8 @@ import pytest
 
 from gateway.config import LimitsTable
 from gateway.core.lsn import Lsn
-from gateway.core.records import RESENDABLE, Batch, Record, Watermark
+from gateway.core.records import RESENDABLE, Batch, Record
+from gateway.core.watermark import Watermark
 from gateway.runtime.loop.group_commit import GroupCommit, Turn
 from tests.support.gateway.fakes import ManualClock
 

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.core.errors import SlotError
 from gateway.core.lsn import Lsn
-from gateway.core.records import LastCommit, Watermark
+from gateway.core.watermark import LastCommit, Watermark
 from gateway.pgoutput.messages import Begin, Commit, Insert, LogicalMessage
 from gateway.runtime.loop.history_check import HistoryCheck
 from gateway.transactions import Assembler, Transaction

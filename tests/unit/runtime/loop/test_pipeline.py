@@ -11,7 +11,7 @@ from gateway._speedups.loader import load_compiled
 from gateway.config import LimitsTable
 from gateway.core.errors import SlotError, TransientError
 from gateway.core.lsn import Lsn
-from gateway.core.records import LastCommit, Watermark
+from gateway.core.watermark import LastCommit, Watermark
 from gateway.observe import Counters
 from gateway.pgoutput.messages import Begin, Commit, Insert, LogicalMessage
 from gateway.runtime.loop.history_check import HistoryCheck

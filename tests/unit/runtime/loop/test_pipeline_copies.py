@@ -11,7 +11,7 @@ import pytest
 from gateway.config import LimitsTable
 from gateway.core.descriptors import wait_readable
 from gateway.core.lsn import Lsn
-from gateway.core.records import Watermark
+from gateway.core.watermark import Watermark
 from gateway.observe import Counters
 from gateway.runtime.loop.pipeline import Outcome, Pipeline
 from gateway.runtime.loop.receiver import Receiver

@@ -9,7 +9,8 @@ import pytest
 from gateway.config import LimitsTable
 from gateway.core.errors import KafkaTransactionTimeout, TransientError
 from gateway.core.lsn import Lsn
-from gateway.core.records import Batch, Watermark
+from gateway.core.records import Batch
+from gateway.core.watermark import Watermark
 from gateway.observe import Counters
 from gateway.pgoutput.messages import Begin, BeginPrepare, Commit, Insert, Prepare
 from gateway.runtime.loop.pipeline import Outcome, Pipeline

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.copy import Progress
 from gateway.core.lsn import Lsn
-from gateway.core.records import CopyRequest, CopyState
+from gateway.core.watermark import CopyRequest, CopyState
 from gateway.definitions.requests import is_asked, released
 from gateway.runtime.planning.lost_records import (
     changed_partitions,

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.copy import Progress
 from gateway.core.lsn import ZERO_LSN, Lsn
-from gateway.core.records import CopyState, Watermark
+from gateway.core.watermark import CopyState, Watermark
 from gateway.envelope.progress import copy_name, decode_value
 from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.own_topics.progress import KafkaProgress

@@ -8,7 +8,7 @@ from hashlib import sha256
 import pytest
 
 from gateway.core.lsn import Lsn
-from gateway.definitions.ddl.messages import Key, UntrustedMessageError, authenticate
+from gateway.definitions.ddl.authentication import Key, UntrustedMessageError, authenticate
 from gateway.pgoutput.messages import LogicalMessage
 
 KEY = Key(b"i" * 64, b"o" * 64)
