@@ -69,8 +69,8 @@ def encode_writer(writer: Writer, taken_from: Writer | None = None) -> bytes:
 
 
 def _writer(writer: Writer) -> bytes:
-    said = (writer.system_identifier, writer.database, writer.slot, writer.gateway)
-    return _PRESENT + b"".join(map(encode_text, said))
+    names = (writer.system_identifier, writer.database, writer.slot, writer.gateway)
+    return _PRESENT + b"".join(map(encode_text, names))
 
 
 def encode_claim() -> bytes:

@@ -146,9 +146,9 @@ def encode_offsets(offsets: TopicOffsets) -> bytes:
 
 def encode_request(request: CopyRequest) -> bytes:
     """Encode a request; its name is the key's."""
-    said = asdict(request)
-    del said["name"]
-    return _value(request=said)
+    fields = asdict(request)
+    del fields["name"]
+    return _value(request=fields)
 
 
 def format_of(data: bytes) -> int:

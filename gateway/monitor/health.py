@@ -1,7 +1,7 @@
 """Liveness and readiness of the daemon. Pure.
 
 A supervisor restarts a daemon that is not alive, so liveness covers only faults that a restart can
-repair. A server that is down is none: the daemon retries by itself.
+repair. An unreachable server is not one of them: the daemon retries by itself.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ __all__ = [
 _TURN_S: Final = 120.0
 """Seconds for which the loop may be blocked: a statement on the server may last 65 seconds."""
 _SILENT: Final = 2.0
-"""Multiple of the receiver timeout; the daemon itself should have given up the stream before."""
+"""Multiple of the receiver timeout, by which the daemon itself should have given up the stream."""
 
 
 def why_not_alive(figures: Figures | None, now: float, unix_now: float) -> list[str]:
-    """Return reasons why it is not alive; `now` is monotonic, `unix_now` since 1970."""
+    """Return the reasons why the daemon is not alive; times as for `why_not_ready`."""
     return [] if figures is None else list(_stuck(figures, now, unix_now))
 
 
@@ -52,7 +52,7 @@ def _stuck(figures: Figures, now: float, unix_now: float) -> Iterator[str]:
 def why_not_ready(
     figures: Figures | None, now: float, unix_now: float, max_lag_s: float = 0.0
 ) -> list[str]:
-    """Return reasons why it neither streams nor stands by to take over.
+    """Return the reasons why the daemon neither streams nor stands by to take over.
 
     Args:
         figures: Figures posted by the loop.
@@ -83,7 +83,7 @@ def _is_away_for(figures: Figures, unix_now: float, max_lag_s: float) -> bool:
 
 
 def has_started(figures: Figures | None) -> bool:
-    """Whether it streams or stands by, for a supervisor with a start timeout."""
+    """Whether the daemon streams or stands by, for a supervisor with a start timeout."""
     return figures is not None and figures.phase in ("streaming", "standby")
 
 
@@ -104,7 +104,7 @@ def doing(figures: Figures | None) -> str:
 
 
 def lag_problem(figures: Figures, unix_now: float, max_lag_s: float) -> str | None:
-    """Return the lag and which servers do not answer, if the lag is above the limit."""
+    """Return a notice of a lag above the limit, with the unreachable servers, or None."""
     lag = lag_seconds(figures, unix_now)
     if not max_lag_s or lag is None or lag <= max_lag_s:
         return None

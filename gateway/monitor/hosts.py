@@ -1,8 +1,8 @@
 """Check of the Host header, which guards the endpoints against DNS rebinding.
 
 A foreign page can have its own name resolve to this machine, so that the browser attributes our
-answers to that page. The browser sends the page's name as Host: only requests for our own names are
-answered, and for addresses, which nobody can redirect.
+answers to that page. The browser sends the page's name as Host. Requests are therefore answered
+only for our own names, and for IP addresses, which nobody can redirect.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ Answer = tuple[int, str, bytes]
 
 
 class _Endpoints:
-    """Answers, by path."""
+    """Answers of the endpoints, by path."""
 
     def __init__(self, settings: Settings, watch: Watch, recent_errors: RecentErrors) -> None:
         self._settings = settings
@@ -67,8 +67,8 @@ class _Endpoints:
     def _ready(self) -> Answer:
         """Answer ``/readyz``.
 
-        A table that is held is named, and so is a server that does not answer; neither alone is a
-        reason not to be ready.
+        The answer names held tables and unreachable servers, neither of which alone makes the
+        gateway unready.
         """
         most = self._settings.monitor.max_lag_s
         code, content, body = self._verdict(partial(why_not_ready, max_lag_s=most))
@@ -78,9 +78,9 @@ class _Endpoints:
         named = [problem.message for problem in held if problem is not None]
         if status is not None:
             named = [muted(name, why) for name, why in status.muted.items()] + named
-            said = body.decode()
+            text = body.decode()
             away = (*status.denied, *status.silent.values())
-            named = [one for one in away if one not in said] + named
+            named = [one for one in away if one not in text] + named
         return code, content, body + "".join(f"{one}\n" for one in named).encode()
 
     def status(self) -> dict[str, Any]:

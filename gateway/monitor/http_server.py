@@ -1,7 +1,7 @@
 """HTTP server with bounded connections, threads, bytes and time.
 
 waitress reads all connections in one thread and hands complete requests to a few others: a slow
-client occupies a connection, never a thread. This module adds bounds to its own:
+client occupies a connection, never a thread. This module adds bounds:
 
 - A connection serves one request.
 - There are at most `CONNECTIONS`. One more closes the oldest one: slow clients displace each other,
@@ -76,7 +76,7 @@ def serving(application: Callable[..., Any], host: str, port: int) -> Iterator[i
 
 
 class _Task(WSGITask):  # type: ignore[misc]
-    """Request whose answer announces that the connection is closed."""
+    """Task of a request, whose answer announces the end of the connection."""
 
     def build_response_header(self) -> bytes:
         """Return status line and headers; see `WSGITask`."""

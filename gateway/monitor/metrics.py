@@ -1,8 +1,8 @@
 """Metrics in Prometheus' format, made on request from the figures that the loop has posted.
 
 Labels name subscriptions, tables and kinds, never values, and are escaped as everywhere
-(`gateway.core.display`). There are as many tables as the definitions have; one that is removed
-while the gateway runs keeps its last value until the next start. Counters whose labels are known
+(`gateway.core.display`). The tables are those of the definitions; one that is removed while the
+gateway runs keeps its last value until the next start. Counters whose labels are known
 beforehand start at 0: a series that appears with its first event has no increase, so no alert could
 see that event.
 """
@@ -100,7 +100,7 @@ class Exposition(Collector):
 def _harmless(metric: Metric) -> Metric:
     """Escape the labels; of samples that become equal, keep the first.
 
-    Names are joined by dots, so that tables of different schemas can get the same name.
+    Names are joined by dots, so tables of different schemas can have the same name.
     """
     found: dict[tuple[str, ...], Sample] = {}
     for sample in metric.samples:

@@ -15,7 +15,7 @@ from typing import Final
 __all__ = ["Notifier"]
 
 _PATIENCE_S: Final = 1.0
-"""Seconds that a message waits for a supervisor that does not read; then it is dropped."""
+"""Time in seconds after which a message that the supervisor does not read is dropped."""
 
 
 class Notifier:

@@ -143,7 +143,7 @@ class Status:
 
     @property
     def silent(self) -> dict[str, str]:
-        """Notices of the servers that do not answer, by name; those that refuse the user do."""
+        """Notices of unreachable servers, by name; one that refuses the user is reachable."""
         return {
             name: f"{name} does not answer: {why}"
             for name, why in self.away.items()
@@ -151,7 +151,7 @@ class Status:
         }
 
     def problems(self) -> list[Problem]:
-        """Return the problems, the worst first."""
+        """Return the problems, worst first."""
         return sorted(self._problems(), key=lambda problem: -problem.severity)
 
     def _problems(self) -> Iterator[Problem]:
@@ -255,7 +255,7 @@ class Status:
             yield near
 
     def _is_starting(self) -> bool:
-        # A watermark of 0 is the claim of a first start, which has not said yet what is copied.
+        # A watermark of 0 is the claim of a first start, before the tables to copy are known.
         known = bool(self.durable_lsn) or KAFKA in self.away
         return not (known or self.waits or self.standing_by)
 
@@ -317,7 +317,7 @@ class Status:
 
 
 def retention_problem(slot: SlotStatus, retained: int | None) -> Problem | None:
-    """Return the problem that the WAL kept for the slot comes near its limit, or None."""
+    """Return the problem of WAL retention that approaches its limit, or None."""
     left = slot.safe_wal_bytes
     if slot.lost or left is None or retained is None:
         return None

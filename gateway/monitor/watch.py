@@ -136,8 +136,8 @@ class Watch:
     def status(self) -> Status | None:
         """Return the status of slot and tables; None before the server was reached.
 
-        Anything seen before the loop started is ignored: a start creates the slot. While the server
-        does not answer, what is known without it.
+        Anything seen before the loop started is ignored, because a start creates the slot. While
+        the server does not answer, the status has only what is known without it.
         """
         view, figures = self.view, self.figures
         away = {SOURCE: self._unseen} if self._unseen else {}

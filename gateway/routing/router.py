@@ -61,8 +61,8 @@ class Router:
     """Router for the transactions of one slot. Not thread-safe.
 
     Args:
-        attended: Context manager entered around calls to the outside; keepalives are answered
-            meanwhile.
+        answering: Context manager entered around calls to the outside, in which keepalives are
+            answered.
 
     Attributes:
         ended: End of the last transaction with an END marker, by subscription.
@@ -76,14 +76,14 @@ class Router:
         settings: RoutingSettings,
         *,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-        attended: Callable[[], AbstractContextManager[None]] = nullcontext,
+        answering: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._routes = routes
         self._addresses = routes.addresses
         self._feeds = routes.addresses.feeds
         self._settings = settings
         self._now_ms = now_ms
-        self._attended = attended
+        self._answering = answering
         self.ended: dict[str, Lsn] = {}
         self._verdicts: Verdicts | None = None
         if routes.evaluator is not None and routes.filters.ask_server:
@@ -338,7 +338,7 @@ class Router:
 
     def _learn(self, relation: Relation) -> None:
         """Apply a Relation message; the queries of catalog and registry may be slow."""
-        with self._attended():
+        with self._answering():
             self._routes.announce(relation)
 
     def _route_other(
@@ -358,7 +358,7 @@ class Router:
             case Truncate():
                 self._truncate(message, Lsn(int.from_bytes(frame[1:9])), tx, out)
             case LogicalMessage(prefix=prefix) if prefix in DDL_PREFIXES:
-                with self._attended():
+                with self._answering():
                     self._routes.apply_ddl(message, transaction.commit_lsn, transaction.xid)
             case LogicalMessage():
                 tx.seq += 1

@@ -29,7 +29,7 @@ class WaitNotice:
         self._message = message
         self._look = look
         self._looked_s = 0.0
-        self._said: tuple[str, float] = ("", 0.0)
+        self._logged: tuple[str, float] = ("", 0.0)
 
     def __call__(self, waited_s: float) -> None:
         """Look, and log it, when it is time; `waited_s` is the time waited so far."""
@@ -41,10 +41,10 @@ class WaitNotice:
         except GatewayError:
             wait = None
         names = "" if wait is None else str(wait)
-        said, when_s = self._said
-        if waited_s - when_s < _SAY_S and names == said:
+        logged, when_s = self._logged
+        if waited_s - when_s < _SAY_S and names == logged:
             return
-        self._said = (names, waited_s)
+        self._logged = (names, waited_s)
         event(
             _LOG,
             logging.WARNING,

@@ -92,7 +92,7 @@ class CopyStates:
                     because=because,
                 )
 
-    def start_over(self, copy: TableCopy, why: str, **said: object) -> bool:
+    def start_over(self, copy: TableCopy, why: str, **changes: object) -> bool:
         """Let a table be copied from its beginning at the next start; False if that is so."""
         before = self.of(copy)
         after = self.set(
@@ -111,6 +111,6 @@ class CopyStates:
             why,
             subscription=copy.subscription,
             relation=self._plan.tables[copy.target_oid],
-            **said,
+            **changes,
         )
         return True

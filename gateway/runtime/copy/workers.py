@@ -280,8 +280,8 @@ class CopyWorkers:
         if job.source.narrow and not reader.narrows(job.source):
             job.source = replace(job.source, narrow=())
         if job.source.narrow:
-            said = "only rows that pass a filter are read"
-            event(_LOG, logging.INFO, said, relation=job.table)
+            message = "only rows that pass a filter are read"
+            event(_LOG, logging.INFO, message, relation=job.table)
         with self._turn:
             job.estimate, job.began_at, job.begun = estimate, time.monotonic(), True
             self._turn.notify_all()

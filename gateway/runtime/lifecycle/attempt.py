@@ -105,7 +105,7 @@ class Attempt:
                 return Outcome.START_AGAIN
             fail_point("start.slot_taken")
             receiver, sink = self._open(stack, slot, stream)
-            with receiver.attended():
+            with receiver.answering():
                 begun = self._begin(slot, receiver, sink, made, was_down=was_down)
             if begun is None:
                 return Outcome.START_AGAIN
@@ -338,7 +338,7 @@ class Attempt:
         outcome = streaming.run(going_on.confirmed_lsn)
         carried.faults = {**carried.faults, **streaming.faults}
         if (takeover := streaming.takeover) is not None:
-            with receiver.attended():
+            with receiver.answering():
                 put_into_force(
                     reader.settle(takeover.plan, takeover.definitions, takeover.read_at),
                     takeover.routing.topic_names,

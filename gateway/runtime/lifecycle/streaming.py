@@ -79,7 +79,7 @@ class Streaming:
         process, setup = self.process, self.slot.setup
         settings, protocol = self.slot.settings, setup.protocol
         self._announce()
-        router = Router(self.routes, setup.routing, attended=self.receiver.attended)
+        router = Router(self.routes, setup.routing, answering=self.receiver.answering)
         assembler = Assembler(
             version=protocol.version,
             parallel_streaming=protocol.streaming == "parallel",
@@ -135,7 +135,7 @@ class Streaming:
                     accepted=self.done_requests,
                 )
             )
-            with self.receiver.attended():
+            with self.receiver.answering():
                 copier = stack.enter_context(self._copier(stack))
             pipeline.begin(
                 self.watermark,
@@ -160,7 +160,7 @@ class Streaming:
                 self.takeover = reloader.prepared()
             if asked:
                 # The stream goes on, and threads may take their time to end.
-                with self.receiver.attended():
+                with self.receiver.answering():
                     stack.close()
                     clear_up()
         if not asked:
@@ -175,7 +175,7 @@ class Streaming:
         return outcome, asked, reloader.unfit
 
     def _accept(self, asked: tuple[CopyRequest, ...], unfit: Mapping[str, str]) -> None:
-        with self.receiver.attended():
+        with self.receiver.answering():
             self.watermark = accept_requests(
                 self.slot.setup.plan,
                 self.watermark,

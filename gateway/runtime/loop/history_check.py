@@ -86,10 +86,10 @@ class HistoryCheck:
         self.reached_lsn = max(self.reached_lsn, lsn)
 
 
-def _refusal(said: str, commit: LastCommit | None) -> SlotError:
+def _refusal(what: str, commit: LastCommit | None) -> SlotError:
     assert commit is not None
     return SlotError(
-        f"the changes in Kafka are not from this source server: {said} transaction "
+        f"the changes in Kafka are not from this source server: {what} transaction "
         f"{commit.xid}, which committed at {format_lsn(commit.commit_lsn)}, before the watermark",
         hint="it was restored from a backup and has diverged since. Point source.dsn at "
         "the right server; or, when this one is to stay, `pgsluice slot drop`, then `pgsluice run` "

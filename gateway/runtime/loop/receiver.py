@@ -7,7 +7,7 @@ copied or a catalog look-up hangs. Frames for which there is no room go to disk 
     the loop receives      receive()    from disk first, then from the socket
     the loop has no room   defer()      nothing for half a second, then from the socket to disk
     the loop is held       spool()      from the socket to disk
-    the loop is blocked    attended()   a thread does that
+    the loop is blocked    answering()  a thread does that
 
 A server that is only faster than Kafka, or than the loop, waits as it does for any subscriber: the
 way through the disk costs CPU where it is short. While the loop reads from disk, the socket is
@@ -59,12 +59,13 @@ _POSITION: Final = struct.Struct(">xQ")  # wal_start of XLogData, wal_end of a k
 
 
 class Receiver(Closing):
-    """A started `Source`, read on while the loop has no room. Not thread safe, but for `attended`.
+    """Reader of a started `Source`, even while the loop has no room. Not thread-safe.
 
     Args:
-        source: A started source; it is closed with the receiver.
+        source: Started source, which is closed with the receiver.
         spool_directory: Directory of frames that wait; None for the system's temporary directory.
-        feedback_interval_s: A standby status update at least this often while `attended`.
+        feedback_interval_s: Longest time between two standby status updates in `answering`, in
+            seconds.
         clock: Seconds, monotonic.
 
     Attributes:
@@ -205,7 +206,7 @@ class Receiver(Closing):
             )
 
     @contextmanager
-    def attended(self) -> Iterator[None]:
+    def answering(self) -> Iterator[None]:
         """Let a thread read and answer while the block runs, which may take long.
 
         Nothing else of this object may be used in the block.
@@ -216,7 +217,7 @@ class Receiver(Closing):
         failure: list[Exception] = []
         ended, end = os.pipe()
         thread = threading.Thread(
-            target=self._attend, args=(ended, failure), name="pgsluice receiver", daemon=True
+            target=self._answer, args=(ended, failure), name="pgsluice receiver", daemon=True
         )
         thread.start()
         try:
@@ -239,7 +240,7 @@ class Receiver(Closing):
         self._source.close()
         self._disk_queue.close()
 
-    def _attend(self, ended: int, failure: list[Exception]) -> None:
+    def _answer(self, ended: int, failure: list[Exception]) -> None:
         next_feedback = self._clock()
         try:
             while True:

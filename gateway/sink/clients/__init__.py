@@ -1,4 +1,4 @@
 """Kafka clients: properties, errors, and the gateway's identity towards Kafka.
 
-The code that writes with them belongs in the sibling folders.
+Code that uses the clients belongs in the sibling folders.
 """

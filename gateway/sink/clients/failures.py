@@ -115,12 +115,12 @@ def is_fenced(error: KafkaError) -> bool:
 
 
 def is_missing(error: KafkaError) -> bool:
-    """Whether a topic or partition is missing that existed when it was checked."""
+    """Whether a topic or partition that existed when it was checked is missing."""
     return error.code() in _MISSING
 
 
 def is_refused_record(error: KafkaError) -> bool:
-    """Whether a topic refuses a record for what it is, as a compacted one without a key."""
+    """Whether a topic refuses a record of its kind, such as one without a key if compacted."""
     return error.code() == KafkaError.INVALID_RECORD
 
 

@@ -26,14 +26,14 @@ class Deadline:
         self._reminded = False
 
     def start(self, seconds: float) -> None:
-        """Start: the following calls have `seconds` in all."""
+        """Start a time limit of `seconds` for the following calls together."""
         now = self._clock()
         self._at, self._remind_at, self._reminded = now + seconds, now + _REMINDER_S, False
         self._probe_at = now + _PROBE_INTERVAL_S
 
     @property
     def remaining_s(self) -> float:
-        """Seconds left; negative when it has passed."""
+        """Seconds left; negative once the deadline has passed."""
         return self._at - self._clock()
 
     def pop_probe(self) -> bool:

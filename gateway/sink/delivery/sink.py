@@ -130,7 +130,7 @@ class TransactionalSink(Closing):
             stopping: Polled; True gives up at once.
 
         Raises:
-            TransientError: Kafka cannot be reached within `timeout_s`, or `stopping` said so.
+            TransientError: Kafka cannot be reached within `timeout_s`, or `stopping` returned True.
             FatalError: not authorised, a newer gateway, or a progress record of another format.
         """
         self._deadline.start(timeout_s)

@@ -17,7 +17,7 @@ _TIMEOUT_S: Final = 3.0
 
 
 class TopicIdentity:
-    """Compares Kafka's topic IDs with those of the start; one request covers all topics.
+    """Comparison of Kafka's topic IDs with those at the start; one request covers all topics.
 
     Args:
         kafka: librdkafka properties of the user.
@@ -26,7 +26,7 @@ class TopicIdentity:
 
     Attributes:
         ids: Kafka's IDs of the topics written to, by name.
-        lost: Result of a periodic check that found another topic; None: none was found.
+        lost: Result of a periodic check that found another topic; None if none has.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class TopicIdentity:
         self.lost: LostRecordsError | None = None
 
     def check_periodically(self) -> None:
-        """Check if it is time; other errors than a lost topic will show with the next batch."""
+        """Check if it is due; errors other than a lost topic are left to the next batch."""
         if self.lost is not None or self._clock() < self._next_check:
             return
         self._next_check = self._clock() + self._interval_s

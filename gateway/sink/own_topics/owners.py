@@ -40,8 +40,8 @@ from gateway.sink.topics.topics import describe_topics
 
 __all__ = [
     "ForeignTopics",
+    "NamedOwners",
     "Owner",
-    "Said",
     "claim",
     "owner_of",
     "read_owners",
@@ -60,10 +60,11 @@ _MOST_NAMED: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class NamedOwners:
     """Owners named in a marker.
 
     Attributes:
+        is_claim: Whether the marker is a CLAIM.
         writer: Writer; None if the marker does not name one.
         taken_from: Previous owner named in a CLAIM.
     """
@@ -85,10 +86,10 @@ class Owner:
 
 
 class ForeignTopics(FatalError):
-    """The topics of a subscription are owned by another gateway."""
+    """Error of topics that are owned by another gateway."""
 
 
-def owner_of(markers: Iterable[Said], before: Owner | None = None) -> Owner | None:
+def owner_of(markers: Iterable[NamedOwners], before: Owner | None = None) -> Owner | None:
     """Return the owner of the topics after `markers`; None if they have none.
 
     Args:
@@ -96,13 +97,13 @@ def owner_of(markers: Iterable[Said], before: Owner | None = None) -> Owner | No
         before: Owner before the first of them.
     """
     owner = before
-    for said in markers:
+    for marker in markers:
         held = None if owner is None else owner.writer
-        if said.is_claim and held is not None and said.writer is not None:
-            asked = None if said.taken_from is None else said.taken_from.owner
-            if held.owner not in (said.writer.owner, asked):
+        if marker.is_claim and held is not None and marker.writer is not None:
+            asked = None if marker.taken_from is None else marker.taken_from.owner
+            if held.owner not in (marker.writer.owner, asked):
                 continue  # another gateway was first
-        owner = Owner(said.writer)
+        owner = Owner(marker.writer)
     return owner
 
 
@@ -149,15 +150,15 @@ def read_owners(
                 assert refused is not None
                 refused[topic] = error
                 left.remove(topic)
-            for topic, said in tails.items():
+            for topic, tail in tails.items():
                 if topic in denied:
                     continue
                 # For a CLAIM alone, the previous owner matters.
-                if any(one is not None and not one.is_claim for one in said) or topic in whole:
-                    owner = owner_of(filter(None, said))
+                if any(one is not None and not one.is_claim for one in tail) or topic in whole:
+                    owner = owner_of(filter(None, tail))
                     if owner is not None:
                         found[topics[topic]] = owner
-                    elif said:
+                    elif tail:
                         found[topics[topic]] = Owner(None)  # for unreadable records
                     left.remove(topic)
             look *= _FARTHER
@@ -176,10 +177,11 @@ def _read_tails(
     look: int,
     registered: Mapping[str, RegisteredSchemas],
     deadline: float,
-) -> tuple[dict[str, list[Said | None]], set[str], dict[str, FatalError]]:
+) -> tuple[dict[str, list[NamedOwners | None]], set[str], dict[str, FatalError]]:
     """Return the markers in the last `look` offsets of each topic.
 
-    And the topics that were read as a whole, and the errors of those that may not be read.
+    The other results are the topics that were read as a whole, and the errors of those that may not
+    be read.
     """
     whole: set[str] = set()
     places = []
@@ -194,7 +196,7 @@ def _read_tails(
             whole.add(topic)
         places.append(place)
     consumer.assign(places)
-    tails: dict[str, list[Said | None]] = {topic: [] for topic in topics}
+    tails: dict[str, list[NamedOwners | None]] = {topic: [] for topic in topics}
     left, unreadable = set(topics), Counter[str]()
     denied: dict[str, FatalError] = {}
     while left:
@@ -204,9 +206,9 @@ def _read_tails(
         topic, error = message.topic() or "", message.error()
         if error is None:
             level = logging.WARNING if unreadable[topic] < _MOST_NAMED else logging.DEBUG
-            said = _said(message, registered[topic], level)
-            unreadable[topic] += said is None
-            tails[topic].append(said)
+            marker = _named_owners(message, registered[topic], level)
+            unreadable[topic] += marker is None
+            tails[topic].append(marker)
         elif error.code() == KafkaError._PARTITION_EOF:
             left.discard(topic)
         elif not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
@@ -226,12 +228,14 @@ def _rest(deadline: float) -> float:
     return rest
 
 
-def _said(message: Message, registered: RegisteredSchemas, level: int) -> Said | None:
+def _named_owners(
+    message: Message, registered: RegisteredSchemas, level: int
+) -> NamedOwners | None:
     """Return the owners named in a marker; None if it cannot be read and is skipped."""
     topic = message.topic() or ""
     try:
         datum = registered.decode(message.value(), "transaction")
-        return Said(
+        return NamedOwners(
             datum["kind"] == "CLAIM",
             _writer(datum["writer"]),
             _writer(datum["taken_from"]),

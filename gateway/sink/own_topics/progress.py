@@ -133,8 +133,8 @@ class KafkaProgress:
     def _fitting(self, name: str, state: CopyState) -> bytes:
         """Encode a state, without the table's description if the record would be too large.
 
-        It is then the state of a table to be copied from the start, which is what holds if a start
-        comes before the state fits again.
+        The result is then the state of a table that is to be copied from the start, as it has to be
+        if a start comes before the state fits again.
         """
         value = encode_copy_state(state)
         if len(value) <= self._most_bytes:

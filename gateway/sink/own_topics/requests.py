@@ -33,7 +33,7 @@ def send_request(
 
     Raises:
         TransientError: Kafka or the registry cannot be reached.
-        FatalError: one of them does not let us in.
+        FatalError: one of them refuses access.
     """
     progress = KafkaProgress(kafka, identity, schema_ids, topic=topic)
     send(kafka, [progress.encode_request(request)], f"writing a request to topic {topic}")
@@ -46,11 +46,11 @@ def forget_offsets(
     schema_ids: SchemaIds,
     topics: Iterable[str],
 ) -> None:
-    """Remove what a stopped gateway knows of its records in `topics`.
+    """Remove the offsets that a stopped gateway has stored for `topics`.
 
     Raises:
         TransientError: Kafka or the registry cannot be reached.
-        FatalError: one of them does not let us in.
+        FatalError: one of them refuses access.
     """
     progress = KafkaProgress(kafka, identity, schema_ids, topic=topic)
     send(kafka, progress.encode_forgotten(topics), f"writing to topic {topic}")

@@ -45,7 +45,7 @@ _TIMES: Final[Mapping[tuple[str, str], Callable[[bytes], bytes]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """Schema that no record is read by, and the reason."""
+    """Reason for which no record is read by a schema."""
 
     reason: str
 

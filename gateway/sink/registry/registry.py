@@ -92,8 +92,8 @@ class Registry(Closing):
     def register(self, subject: str, schema: Mapping[str, Any]) -> int:
         """Return the id of `schema` under `subject`; see `SchemaIds.register`.
 
-        The text that is registered keeps the order of the fields, so that the same schema always
-        is the same text.
+        The registered text keeps the order of the fields, so that the same schema always has the
+        same text.
 
         Raises:
             SchemaRefusedError: the registry refuses it as incompatible with earlier versions.

@@ -150,7 +150,7 @@ def test_a_full_disk_does_not_keep_what_is_there_from_being_taken(
 def test_a_thread_reads_and_answers_while_the_loop_is_elsewhere() -> None:
     source = FakeSource([[row(1)], [keepalive(50, reply_requested=True)], [row(2)]])
     with Receiver(source, feedback_interval_s=0.01) as receiver:
-        with receiver.attended():
+        with receiver.answering():
             wait_until(lambda: len(source.feedback) > 3, 60, "feedback from the thread")
 
         assert [f for f in everything(receiver) if f[:1] == b"w"] == [row(1), row(2)]
@@ -168,7 +168,7 @@ def test_what_goes_wrong_meanwhile_is_raised_at_the_end_of_the_block() -> None:
 
     source = Broken([])
     receiver = Receiver(source)
-    with pytest.raises(TransientError, match="the connection is gone"), receiver.attended():
+    with pytest.raises(TransientError, match="the connection is gone"), receiver.answering():
         wait_until(lambda: bool(closed), 60, "the connection to be closed at once")
     FakeSource.close(source)
 

@@ -5,18 +5,24 @@ from __future__ import annotations
 import pytest
 
 from gateway.core.records import Writer
-from gateway.sink.own_topics.owners import ForeignTopics, Owner, Said, owner_of, refuse_foreign
+from gateway.sink.own_topics.owners import (
+    ForeignTopics,
+    NamedOwners,
+    Owner,
+    owner_of,
+    refuse_foreign,
+)
 
 A, B, C = (Writer("1", "shop", slot, "gw") for slot in "abc")
 RENAMED = Writer("1", "shop", "a", "another name")
 
 
-def claim(writer: Writer, taken_from: Writer | None = None) -> Said:
-    return Said(True, writer, taken_from)
+def claim(writer: Writer, taken_from: Writer | None = None) -> NamedOwners:
+    return NamedOwners(True, writer, taken_from)
 
 
-def row(writer: Writer | None) -> Said:
-    return Said(False, writer)
+def row(writer: Writer | None) -> NamedOwners:
+    return NamedOwners(False, writer)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +45,7 @@ def row(writer: Writer | None) -> Said:
     ],
 )
 def test_the_first_claim_counts_and_a_takeover_names_whom_it_takes_from(
-    markers: list[Said], owner: Owner | None
+    markers: list[NamedOwners], owner: Owner | None
 ) -> None:
     assert owner_of(markers) == owner
 
