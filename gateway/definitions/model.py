@@ -14,7 +14,6 @@ from typing import Final, TypeAlias
 from gateway.core.errors import DefinitionError
 from gateway.core.identifiers import one_line, quote_identifier
 from gateway.core.watermark import HeldCause
-from gateway.definitions.tables.shape import Shape
 from gateway.pgoutput.messages import ReplicaIdentity
 
 TableId: TypeAlias = tuple[str, int]
@@ -157,6 +156,24 @@ class Column:
     collation: Collation | None
     missing: str | None = None
     computed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Properties of a table in the catalog beyond those of `Column`.
+
+    Attributes:
+        files: ``relfilenode`` of the table and of its leaves, by OID.
+        columns: Transaction that wrote the column's catalog row, and a digest of that row, by
+            ``attnum``.
+        types: Alterable parts of the column's type, by ``attnum``: by the OID of a type, digests of
+            an enum's labels in the order of their creation, or one of a composite type's
+            attributes; and by ``collation`` its version.
+    """
+
+    files: Mapping[int, int]
+    columns: Mapping[int, tuple[str, str]]
+    types: Mapping[int, Mapping[str, tuple[str, ...]]]
 
 
 @dataclass(frozen=True, slots=True)

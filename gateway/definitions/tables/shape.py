@@ -25,31 +25,11 @@ replaces another, together with VACUUM FULL, causes an unnecessary copy.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from gateway.definitions.model import Column, Plan, Table
+from gateway.definitions.model import Column, Plan, Shape, Table
 
-__all__ = ["Shape", "read_shape", "unseen_change", "unseen_changes", "write_shape"]
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Properties of a table in the catalog beyond those of `gateway.definitions.model.Column`.
-
-    Attributes:
-        files: ``relfilenode`` of the table and of its leaves, by OID.
-        columns: Transaction that wrote the column's catalog row, and a digest of that row, by
-            ``attnum``.
-        types: Alterable parts of the column's type, by ``attnum``: by the OID of a type, digests of
-            an enum's labels in the order of their creation, or one of a composite type's
-            attributes; and by ``collation`` its version.
-    """
-
-    files: Mapping[int, int]
-    columns: Mapping[int, tuple[str, str]]
-    types: Mapping[int, Mapping[str, tuple[str, ...]]]
+__all__ = ["read_shape", "unseen_change", "unseen_changes", "write_shape"]
 
 
 def write_shape(shape: Shape | None) -> Any:

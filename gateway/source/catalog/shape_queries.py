@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import psycopg
 
-from gateway.definitions.tables.shape import Shape
+from gateway.definitions.model import Shape
 from gateway.source.catalog.partition_trees import tree_of
 
 __all__ = ["read_shapes", "shapes_digest"]

@@ -20,10 +20,10 @@ from gateway.definitions.model import (
     Publication,
     Publish,
     PublishedRelation,
+    Shape,
     SubscriptionDefinition,
     Table,
 )
-from gateway.definitions.tables.shape import Shape
 from gateway.pgoutput.messages import ReplicaIdentity
 from tests.unit.definitions.test_changes import column
 
