@@ -37,6 +37,7 @@ __all__ = [
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 SPEEDUPS: Final = ROOT / "gateway" / "_speedups"
+LETTERS: Final = ROOT / "gateway" / "pgoutput" / "letters.py"
 SCHEMAS: Final = ROOT / "schemas"
 MODULES: Final = {
     "gateway/_speedups/_rows.abi3.so": SPEEDUPS / "rows",
@@ -112,11 +113,13 @@ def declarations() -> str:
     marker = json.loads((SCHEMAS / "transaction.avsc").read_text(encoding="utf-8"))
     (kinds,) = (field["type"]["symbols"] for field in marker["fields"] if field["name"] == "kind")
     codes = runpy.run_path(str(SPEEDUPS / "codes.py"))
+    letters = runpy.run_path(str(LETTERS))
     layouts = runpy.run_path(str(SPEEDUPS / "layouts.py"))
     enums = [
         [*(f"HEADER_{one['name']}".upper() for one in headers), "HEADERS"],
         [f"KIND_{kind}" for kind in kinds],
         [f"{name} = {_number(code)}" for name, code in codes.items() if name.isupper()],
+        [f"{name} = {_number(letter)}" for name, letter in letters.items() if name.isupper()],
         *(_layout(name, layouts[name]._fields) for name in layouts["__all__"]),
     ]
     lines = ["/* Made by tools/build_rows.py. */", "#ifndef PGSLUICE_DECLARED_H"]

@@ -20,6 +20,7 @@ _SCHEMAS: Final = _HERE.parent.parent / "schemas"
 _DECLARED: Final = (
     _HERE / "codes.py",
     _HERE / "layouts.py",
+    _HERE.parent / "pgoutput" / "letters.py",
     _SCHEMAS / "headers.toml",
     _SCHEMAS / "transaction.avsc",
 )

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 
 from gateway.core.errors import ProtocolError
 from gateway.core.lsn import Lsn
+from gateway.pgoutput import letters
 from gateway.pgoutput.messages import (
     Begin,
     BeginPrepare,
@@ -68,6 +69,7 @@ _TRANSACTIONAL: Final = 1
 _CASCADE: Final = 1
 _RESTART_IDENTITY: Final = 2
 _IS_KEY: Final = 1
+_NEW: Final = ord(letters.TUPLE_NEW)
 _BLOCKS: Final = (b"S", b"E")  # Stream Start, Stream Stop
 
 
@@ -205,7 +207,7 @@ def _delete(r: _Reader, xid: int | None) -> Delete:
 
 
 def _new_tuple(r: _Reader, kind: int) -> TupleData:
-    if kind != ord("N"):
+    if kind != _NEW:
         r.position -= 1
         raise r.error(f"expected a new tuple (N), found {bytes([kind])!r}")
     return r.tuple_data()
@@ -317,15 +319,15 @@ _DATA: Final[Mapping[bytes, _ReadData]] = MappingProxyType(
     {
         b"R": _relation,
         b"Y": _type,
-        b"I": _insert,
-        b"U": _update,
-        b"D": _delete,
+        letters.TAG_INSERT.encode(): _insert,
+        letters.TAG_UPDATE.encode(): _update,
+        letters.TAG_DELETE.encode(): _delete,
         b"T": _truncate,
         b"M": _message,
     }
 )
 _CONTROL_1: Final[Mapping[bytes, _ReadControl]] = MappingProxyType(
-    {b"B": _begin, b"C": _commit, b"O": _origin}
+    {letters.TAG_BEGIN.encode(): _begin, letters.TAG_COMMIT.encode(): _commit, b"O": _origin}
 )
 _CONTROL_2: Final[Mapping[bytes, _ReadControl]] = MappingProxyType(
     {

@@ -15,6 +15,7 @@ from typing import Final
 
 from gateway.core.errors import ProtocolError
 from gateway.core.lsn import Lsn
+from gateway.pgoutput import letters
 
 __all__ = [
     "KEEPALIVE_TAG",
@@ -28,7 +29,10 @@ __all__ = [
     "wal_start",
 ]
 
-XLOGDATA_TAG: Final = ord("w")
+XLOGDATA_TAG: Final = ord(letters.FRAME_XLOGDATA)
+_XLOGDATA: Final = letters.FRAME_XLOGDATA.encode()
+_BEGIN_TAG: Final = letters.TAG_BEGIN.encode()
+_COMMIT_TAG: Final = letters.TAG_COMMIT.encode()
 KEEPALIVE_TAG: Final = ord("k")
 
 XLOGDATA_HEADER: Final = 25
@@ -81,7 +85,7 @@ def read_begin(frame: bytes) -> tuple[int, int, int] | None:
     if len(frame) != _BEGIN.size:
         return None
     kind, tag, final_lsn, commit_time, xid = _BEGIN.unpack(frame)
-    return (final_lsn, commit_time, xid) if kind == b"w" and tag == b"B" else None
+    return (final_lsn, commit_time, xid) if kind == _XLOGDATA and tag == _BEGIN_TAG else None
 
 
 def read_commit(frame: bytes) -> tuple[int, int, int] | None:
@@ -89,7 +93,7 @@ def read_commit(frame: bytes) -> tuple[int, int, int] | None:
     if len(frame) != _COMMIT.size:
         return None
     kind, tag, flags, commit_lsn, end_lsn, commit_time = _COMMIT.unpack(frame)
-    if kind != b"w" or tag != b"C" or flags:
+    if kind != _XLOGDATA or tag != _COMMIT_TAG or flags:
         return None
     return commit_lsn, end_lsn, commit_time
 

@@ -16,15 +16,16 @@ from struct import error as StructError
 from typing import Final
 
 from gateway.core.errors import ProtocolError
+from gateway.pgoutput import letters
 from gateway.pgoutput.frames import message_error
 from gateway.pgoutput.messages import UNCHANGED, BinaryValue, ColumnValue
 
 __all__ = ["split_tuple"]
 
 _LENGTH: Final = Struct("!I").unpack_from
-_TEXT: Final = ord("t")
-_NULL: Final = ord("n")
-_UNCHANGED: Final = ord("u")
+_TEXT: Final = ord(letters.VALUE_TEXT)
+_NULL: Final = ord(letters.VALUE_NULL)
+_UNCHANGED: Final = ord(letters.VALUE_UNCHANGED)
 _BINARY: Final = ord("b")
 
 

@@ -28,6 +28,7 @@ from gateway.envelope.markers import (
     encode_prepare,
     encode_rollback_prepared,
 )
+from gateway.pgoutput import letters
 from gateway.pgoutput.decoder import decode_message
 from gateway.pgoutput.messages import LogicalMessage, Relation, Truncate, Type
 from gateway.routing.build.publication_history import first_change_from, first_lsn
@@ -51,8 +52,8 @@ from gateway.transactions import (
 __all__ = ["Router"]
 
 _MESSAGE_AT: Final = 25
-_INSERT: Final = ord("I")
-_UPDATE: Final = ord("U")
+_INSERT: Final = ord(letters.TAG_INSERT)
+_UPDATE: Final = ord(letters.TAG_UPDATE)
 _CHANGES: Final = b"IUD"
 _RELATION: Final = ord("R")
 

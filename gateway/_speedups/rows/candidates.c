@@ -176,11 +176,11 @@ int candidates_find(const Candidates *among, const Value *values, CandidateList 
         const Index *index = &among->indexes[i];
         const Value *value = &values[index->column];
 
-        if (value->kind == 'u') {
+        if (value->kind == VALUE_UNCHANGED) {
             found->count = 0;
             return append(found, &among->everyone);
         }
-        got = append(found, value->kind == 'n' ? &index->null : under(index, value));
+        got = append(found, value->kind == VALUE_NULL ? &index->null : under(index, value));
     }
     return got;
 }

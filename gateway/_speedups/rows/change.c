@@ -20,9 +20,9 @@ static PyObject *row_of(const Table *table, const Value *values)
 
     for (Py_ssize_t i = 0; row != NULL && i < table->columns; i++) {
         const Value *value = &values[i];
-        PyObject *item = value->kind == 'u' ? table->unchanged : Py_None;
+        PyObject *item = value->kind == VALUE_UNCHANGED ? table->unchanged : Py_None;
 
-        if (value->kind == 't' && table->is_read[i]) {
+        if (value->kind == VALUE_TEXT && table->is_read[i]) {
             item = PyBytes_FromStringAndSize((const char *)value->text, (Py_ssize_t)value->size);
             if (item == NULL) {
                 Py_CLEAR(row);
@@ -213,9 +213,9 @@ int route_change(Work *work, const uint8_t *frame, size_t size, size_t at)
     work->frame_size = size;
     if (size - position < 1)
         return NOT_MINE;
-    operation = tag == 'I' ? INSERT : tag == 'U' ? UPDATE : DELETE;
-    full = frame[position] == 'O';
-    has_old = full || frame[position] == 'K';
+    operation = tag == TAG_INSERT ? INSERT : tag == TAG_UPDATE ? UPDATE : DELETE;
+    full = frame[position] == TUPLE_OLD;
+    has_old = full || frame[position] == TUPLE_KEY;
     if (has_old ? operation == INSERT : operation == DELETE)
         return NOT_MINE;
     if (has_old) {
@@ -225,7 +225,7 @@ int route_change(Work *work, const uint8_t *frame, size_t size, size_t at)
             return got;
     }
     if (operation != DELETE) {
-        if (position >= size || frame[position++] != 'N')
+        if (position >= size || frame[position++] != TUPLE_NEW)
             return NOT_MINE;
         got = split(table, frame, size, &position, work->new_values);
         if (got != DONE)
@@ -236,7 +236,7 @@ int route_change(Work *work, const uint8_t *frame, size_t size, size_t at)
     if (operation == INSERT && has_unchanged(table, work->new_values))
         return NOT_MINE;
     for (Py_ssize_t i = 0; operation == UPDATE && has_old && i < table->columns; i++)
-        if (work->new_values[i].kind == 'u' && work->old_values[i].kind != 'n')
+        if (work->new_values[i].kind == VALUE_UNCHANGED && work->old_values[i].kind != VALUE_NULL)
             work->new_values[i] = work->old_values[i];
     work->seq += operation == UPDATE ? 2 : 1;
     work->total_order++;

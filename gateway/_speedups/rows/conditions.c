@@ -254,10 +254,10 @@ int condition_holds(const Condition *condition, const Value *values, int *verdic
     default:
         break;
     }
-    if (value->kind == 'u')
+    if (value->kind == VALUE_UNCHANGED)
         return NOT_MINE;
-    *verdict = condition->code == IS_NULL ? value->kind == 'n' : 0;
-    if (condition->code == IS_NULL || value->kind == 'n')
+    *verdict = condition->code == IS_NULL ? value->kind == VALUE_NULL : 0;
+    if (condition->code == IS_NULL || value->kind == VALUE_NULL)
         return DONE;
     got = read_operand(condition->code, value, &operand);
     if (got == DONE)

@@ -62,14 +62,14 @@ static int split_line(Work *work, const uint8_t *line, size_t size)
 
         if ((tab == NULL) != is_last)
             return NOT_MINE;
-        value->kind = 't';
+        value->kind = VALUE_TEXT;
         value->text = from;
         value->size = (size_t)((is_last ? end : tab) - from);
         from = is_last ? end : tab + 1;
         if (!escaped || memchr(value->text, '\\', value->size) == NULL)
             continue;
         if (value->size == 2 && value->text[1] == 'N') {
-            value->kind = 'n';
+            value->kind = VALUE_NULL;
             value->text = NULL;
             value->size = 0;
             continue;

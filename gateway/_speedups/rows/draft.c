@@ -187,9 +187,9 @@ int split(const Table *table, const uint8_t *frame, size_t size, size_t *at, Val
         value->kind = frame[position++];
         value->text = NULL;
         value->size = 0;
-        if (value->kind == 'n' || value->kind == 'u')
+        if (value->kind == VALUE_NULL || value->kind == VALUE_UNCHANGED)
             continue;
-        if (value->kind != 't' || size - position < 4)
+        if (value->kind != VALUE_TEXT || size - position < 4)
             return NOT_MINE;
         length = (uint32_t)frame[position] << 24 | (uint32_t)frame[position + 1] << 16 |
                  (uint32_t)frame[position + 2] << 8 | frame[position + 3];
@@ -207,7 +207,7 @@ int split(const Table *table, const uint8_t *frame, size_t size, size_t *at, Val
 int has_unchanged(const Table *table, const Value *values)
 {
     for (Py_ssize_t i = 0; i < table->columns; i++)
-        if (values[i].kind == 'u')
+        if (values[i].kind == VALUE_UNCHANGED)
             return 1;
     return 0;
 }
@@ -219,7 +219,7 @@ int put_row(Buffer *out, const Fields *fields, const Value *values, int identity
         const Value *value = &values[field->index];
         int got;
 
-        if (value->kind != 't' || (identity_only && !field->is_identity)) {
+        if (value->kind != VALUE_TEXT || (identity_only && !field->is_identity)) {
             if (put_bytes(out, "\x00", 1) != DONE)
                 return FAILED;
             continue;
@@ -240,12 +240,12 @@ int put_key(Buffer *out, const Group *group, const Value *values)
         const Value *value = &values[field->index];
         int got;
 
-        if (value->kind == 'u' || (value->kind == 'n' && !group->key_is_union))
+        if (value->kind == VALUE_UNCHANGED || (value->kind == VALUE_NULL && !group->key_is_union))
             return NOT_MINE;
         if (group->key_is_union &&
-            put_bytes(out, value->kind == 'n' ? "\x00" : "\x02", 1) != DONE)
+            put_bytes(out, value->kind == VALUE_NULL ? "\x00" : "\x02", 1) != DONE)
             return FAILED;
-        if (value->kind == 'n')
+        if (value->kind == VALUE_NULL)
             continue;
         got = encode_value(out, field->code, field->scale, value->text, value->size);
         if (got != DONE)
@@ -264,9 +264,9 @@ int hash_key(Buffer *out, const Group *group, const Value *values, uint32_t *has
         const Value *value = &values[field->index];
         int got;
 
-        if (value->kind == 'u')
+        if (value->kind == VALUE_UNCHANGED)
             return NOT_MINE;
-        got = value->kind == 'n'
+        got = value->kind == VALUE_NULL
                   ? put_bytes(out, "\xff\xff\xff\xff", 4)
                   : encode_canonical(out, field->code, value->text, value->size);
         if (got != DONE)
@@ -282,14 +282,14 @@ static int put_unchanged(Buffer *out, const Group *group, const Value *values)
     int64_t count = 0;
 
     for (Py_ssize_t i = 0; values != NULL && i < group->row.count; i++)
-        count += values[group->row.fields[i].index].kind == 'u';
+        count += values[group->row.fields[i].index].kind == VALUE_UNCHANGED;
     if (count > 0 && put_long(out, count) != DONE)
         return FAILED;
     for (Py_ssize_t i = 0; count > 0 && i < group->row.count; i++) {
         char *name;
         Py_ssize_t size;
 
-        if (values[group->row.fields[i].index].kind != 'u')
+        if (values[group->row.fields[i].index].kind != VALUE_UNCHANGED)
             continue;
         if (PyBytes_AsStringAndSize(PyTuple_GetItem(group->names, i), &name, &size) < 0 ||
             put_bytes(out, name, (size_t)size) != DONE)

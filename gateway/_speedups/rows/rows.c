@@ -66,7 +66,8 @@ static PyObject *rows_new(PyTypeObject *type, PyObject *arguments, PyObject *key
 
 static int is_mine(const Table *table, const uint8_t *frame, size_t size, size_t at)
 {
-    if (size < at + 5 || (frame[TAG_AT] != 'I' && frame[TAG_AT] != 'U' && frame[TAG_AT] != 'D'))
+    if (size < at + 5 || (frame[TAG_AT] != TAG_INSERT && frame[TAG_AT] != TAG_UPDATE &&
+                          frame[TAG_AT] != TAG_DELETE))
         return 0;
     if (frame[1] & 0x80) /* an LSN that Avro's long does not hold */
         return 0;

@@ -171,7 +171,7 @@ static int route(Series *series, PyObject *rows_of, const uint8_t *frame, size_t
 static int is_frame(PyObject *item, const uint8_t **data, Py_ssize_t *size)
 {
     return PyBytes_Check(item) && read_bytes(item, data, size) == DONE && *size > TAG_AT &&
-           (*data)[0] == 'w';
+           (*data)[0] == FRAME_XLOGDATA;
 }
 
 /* Read Begin and Commit, and make what all records share; `*end` is the place of the Commit. */
@@ -184,7 +184,7 @@ static int open_transaction(Series *series, PyObject *frames, Py_ssize_t place, 
     int64_t commit_time;
 
     if (!is_frame(PyList_GetItem(frames, place), &data, &size) || size != BEGIN_SIZE ||
-        data[TAG_AT] != 'B' || data[TAG_AT + 1] & 0x80)
+        data[TAG_AT] != TAG_BEGIN || data[TAG_AT + 1] & 0x80)
         return NOT_MINE;
     tx->commit_lsn = int64_at(data + TAG_AT + 1);
     commit_time = int64_at(data + TAG_AT + 9);
@@ -192,9 +192,9 @@ static int open_transaction(Series *series, PyObject *frames, Py_ssize_t place, 
     for (*end = place + 1; *end < PyList_Size(frames) && *end - place <= MOST_CHANGES; ++*end) {
         if (!is_frame(PyList_GetItem(frames, *end), &data, &size))
             return NOT_MINE;
-        if (data[TAG_AT] == 'C')
+        if (data[TAG_AT] == TAG_COMMIT)
             break;
-        if (data[TAG_AT] != 'I' && data[TAG_AT] != 'U' && data[TAG_AT] != 'D')
+        if (data[TAG_AT] != TAG_INSERT && data[TAG_AT] != TAG_UPDATE && data[TAG_AT] != TAG_DELETE)
             return NOT_MINE;
         if (int64_at(data + 1) < bounds->least_lsn)
             return NOT_MINE;
@@ -204,7 +204,7 @@ static int open_transaction(Series *series, PyObject *frames, Py_ssize_t place, 
                                  whole > bounds->bytes / (feeds > 0 ? feeds : 1)))
             return NOT_MINE;
     }
-    if (*end == PyList_Size(frames) || size != COMMIT_SIZE || data[TAG_AT] != 'C' ||
+    if (*end == PyList_Size(frames) || size != COMMIT_SIZE || data[TAG_AT] != TAG_COMMIT ||
         data[TAG_AT + 10] & 0x80 || commit_time < -EPOCH_SHIFT_US ||
         commit_time > INT64_MAX - EPOCH_SHIFT_US)
         return NOT_MINE;

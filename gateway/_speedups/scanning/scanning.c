@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "../frames.h"
+#include "declared.h"
 
 /* Limits of a short transaction: small enough that its records fit into a piece of the record
  * buffer, more or less, also where many subscriptions receive it. */
@@ -35,21 +36,23 @@ static int read_frame(PyObject *frames, Py_ssize_t place, Frame *frame)
 
 static int is_begin(const Frame *frame)
 {
-    return frame->size == BEGIN_SIZE && frame->data[0] == 'w' && frame->data[TAG_AT] == 'B';
+    return frame->size == BEGIN_SIZE && frame->data[0] == FRAME_XLOGDATA &&
+           frame->data[TAG_AT] == TAG_BEGIN;
 }
 
 static int is_change(const Frame *frame)
 {
-    return frame->size > TAG_AT && frame->data[0] == 'w' &&
-           (frame->data[TAG_AT] == 'I' || frame->data[TAG_AT] == 'U' ||
-            frame->data[TAG_AT] == 'D');
+    return frame->size > TAG_AT && frame->data[0] == FRAME_XLOGDATA &&
+           (frame->data[TAG_AT] == TAG_INSERT || frame->data[TAG_AT] == TAG_UPDATE ||
+            frame->data[TAG_AT] == TAG_DELETE);
 }
 
 /* Whether it is the Commit that `begin` has announced: the same position, the same time, no flags.
  */
 static int is_commit_of(const Frame *frame, const Frame *begin)
 {
-    return frame->size == COMMIT_SIZE && frame->data[0] == 'w' && frame->data[TAG_AT] == 'C' &&
+    return frame->size == COMMIT_SIZE && frame->data[0] == FRAME_XLOGDATA &&
+           frame->data[TAG_AT] == TAG_COMMIT &&
            frame->data[TAG_AT + 1] == 0 &&
            memcmp(frame->data + TAG_AT + 2, begin->data + TAG_AT + 1, 8) == 0 &&
            memcmp(frame->data + TAG_AT + 18, begin->data + TAG_AT + 9, 8) == 0;

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from gateway.core.errors import ProtocolError
 from gateway.core.records import Record
+from gateway.pgoutput import letters
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
 from gateway.pgoutput.tuples import split_tuple
 from gateway.routing.row.binary_rows import RowToText
@@ -28,8 +29,11 @@ LARGE: Final = 1 << 20
 """Size of a frame, in bytes, above which values are checked before they are encoded."""
 
 _TAG_AT: Final = 25
-_INSERT: Final = ord("I")
-_DELETE: Final = ord("D")
+_INSERT: Final = ord(letters.TAG_INSERT)
+_DELETE: Final = ord(letters.TAG_DELETE)
+_NEW: Final = letters.TUPLE_NEW.encode()
+_KEY: Final = letters.TUPLE_KEY.encode()
+_OLD: Final = letters.TUPLE_OLD.encode()
 
 
 @dataclass(slots=True)
@@ -188,7 +192,7 @@ class RelationRoute:
             watch.delete(old, tx)
 
     def _read_insert(self, frame: bytes, at: int) -> Row:
-        if frame[at + 4 : at + 5] != b"N":
+        if frame[at + 4 : at + 5] != _NEW:
             raise _unexpected(frame, at + 4, "N")
         row, end = split_tuple(frame, at + 5)
         if end != len(frame) or len(row) != self.columns:
@@ -200,11 +204,11 @@ class RelationRoute:
     def _read_update(self, frame: bytes, at: int) -> tuple[Row | None, bool, Row]:
         old: list[ColumnValue] | None = None
         tag, end = frame[at + 4 : at + 5], at + 4
-        full = tag == b"O"
-        if full or tag == b"K":
+        full = tag == _OLD
+        if full or tag == _KEY:
             old, end = split_tuple(frame, at + 5)
             tag = frame[end : end + 1]
-        if tag != b"N":
+        if tag != _NEW:
             raise _unexpected(frame, end, "N")
         new, end = split_tuple(frame, end + 1)
         self._check(frame, new, end)
@@ -218,13 +222,13 @@ class RelationRoute:
 
     def _read_delete(self, frame: bytes, at: int) -> tuple[Row, bool]:
         tag = frame[at + 4 : at + 5]
-        if tag not in (b"K", b"O"):
+        if tag not in (_KEY, _OLD):
             raise _unexpected(frame, at + 4, "K or O")
         old, end = split_tuple(frame, at + 5)
         self._check(frame, old, end)
         if self.to_text is not None:
             self.to_text(old)
-        return old, tag == b"O"
+        return old, tag == _OLD
 
     def _check(self, frame: bytes, row: Row, end: int) -> None:
         if end != len(frame):

@@ -22,6 +22,7 @@ from gateway.core.descriptors import wait_readable
 from gateway.core.errors import GatewayError
 from gateway.definitions.ddl.alterations import PREFIX
 from gateway.definitions.model import Operation
+from gateway.pgoutput import letters
 from gateway.pgoutput.messages import UNCHANGED
 from gateway.routing.ports import Evaluator, UnannouncedError
 from gateway.routing.row.filters import Asking
@@ -46,9 +47,9 @@ _RELATION: Final = ord("R")
 _MESSAGE: Final = ord("M")
 _DDL_PREFIXES: Final = PREFIX.encode() + b"\0"
 _CHANGES: Final = {
-    ord("I"): Operation.INSERT,
-    ord("U"): Operation.UPDATE,
-    ord("D"): Operation.DELETE,
+    ord(letters.TAG_INSERT): Operation.INSERT,
+    ord(letters.TAG_UPDATE): Operation.UPDATE,
+    ord(letters.TAG_DELETE): Operation.DELETE,
 }
 
 Ahead: TypeAlias = Transaction | PreparedTransaction

@@ -12,6 +12,7 @@ import pytest
 from gateway._speedups import codes, layouts, loader
 from gateway._speedups.loader import interface_of, load_compiled
 from gateway.core.records import Header, Record
+from gateway.pgoutput import letters
 from gateway.routing.row.native import why_not_built
 from gateway.sink.delivery.batches import why_one_by_one
 from schemas.headers import HEADERS
@@ -97,7 +98,7 @@ def test_what_c_and_python_share_is_declared_once() -> None:
     assert len(HEADERS) <= 32  # bits of HEADERS_OF_RECORD
     assert any("ALL_OF = '&'" in line and "GREATER = 4" in line for line in lines)
     used = "".join(path.read_text() for path in build_rows.MODULES[ROWS].iterdir())
-    for name in (name for name in vars(codes) if name.isupper()):
+    for name in (name for name in (*vars(codes), *vars(letters)) if name.isupper()):
         assert re.search(rf"\b{name}\b", used), f"no C source uses {name}"
 
 
