@@ -23,6 +23,8 @@ __all__ = ["READ_S", "ask", "reads_slot"]
 READ_S: Final = 30.0
 """Timeout of reading what the gateway has committed, in seconds."""
 _ASK_AGAIN_S: Final = 5.0
+_LOOK_S: Final = 0.2
+"""Seconds between two looks at what is committed, each of which makes clients of Kafka."""
 _ABSENT_S: Final = 10.0
 """Seconds within which a gateway that restarts, as for new definitions, is back."""
 
@@ -67,6 +69,7 @@ def ask(
                 raise absent
             if time.monotonic() >= deadline:
                 raise late
+            time.sleep(_LOOK_S)
 
 
 def _is_running(connection: psycopg.Connection, slot: str) -> bool:

@@ -16,7 +16,7 @@ from gateway.definitions.changes import copy_states
 from gateway.definitions.model import Definitions, Plan
 from gateway.monitor.health import refused
 from gateway.runtime.planning.plan import read_definitions, read_plan
-from gateway.runtime.planning.setup import slot_identity
+from gateway.runtime.planning.setup import slot_identity, with_topics
 from gateway.runtime.planning.topics import topic_faults
 from gateway.sink.delivery.committed_state import CommittedState
 from gateway.sink.own_topics.progress import read_progress
@@ -42,9 +42,12 @@ def reload(settings: Settings, *, timeout_s: float) -> int:
         identity = slot_identity(facts, settings)
         known = read_progress(settings.kafka, settings.topics.progress, identity, READ_S).watermark
         plan = read_plan(settings, connection, definitions, known)
-        if faults := topic_faults(settings, plan):
-            # The gateway holds these tables, too, so that nobody waits for their copies.
-            plan = read_plan(settings, connection, definitions, known, faults=faults)
+        if settings.definitions.on_table_error == "hold":
+            # The gateway holds these tables as well, so that nobody waits for their copies.
+            states = () if known is None else known.copies
+            kept = with_topics(settings, plan, states, settings.topics.names)
+            if faults := topic_faults(kept, plan):
+                plan = read_plan(settings, connection, definitions, known, faults=faults)
         # Building the routes compiles every filter and every schema.
         routes_of(connection, plan, facts, settings, CollectedSchemas())
         ask(

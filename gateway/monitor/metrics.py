@@ -217,7 +217,8 @@ def _of_status(status: Status) -> Iterator[Metric]:
     slot = status.slot
     yield _plain(
         "access_refused",
-        "1 while a server refuses the user, or the user lacks a right that all tables need.",
+        "1 while a server refuses the user or a certificate, or the user lacks a right that all "
+        "tables need.",
         bool(status.denied),
     )
     if status.server_lsn is not None:

@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import KafkaException
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
 
 from gateway.core.errors import ConfigError
 from gateway.core.shortage import shortage
@@ -18,6 +19,7 @@ __all__ = [
     "DEFAULT_BATCH_BYTES",
     "DEFAULT_COMPRESSION",
     "admin_properties",
+    "connect_first",
     "consumer_properties",
     "make_client",
     "producer_properties",
@@ -54,12 +56,12 @@ _CONNECTION_DEFAULTS: Final[Mapping[str, str | int | bool]] = {
     "socket.keepalive.enable": True,
     "socket.connection.setup.timeout.ms": 10_000,
     "reconnect.backoff.max.ms": 2_000,
+    # Topics are created by the gateway, with their settings, never by a metadata request.
+    "allow.auto.create.topics": False,
 }
 
 _PRODUCER_DEFAULTS: Final[Mapping[str, str | int | bool]] = {
     **_CONNECTION_DEFAULTS,
-    # Topics are created by the gateway, with their settings, never by a metadata request.
-    "allow.auto.create.topics": False,
     "request.timeout.ms": 15_000,
     # A batch is flushed by its commit; a longer linger would only delay that.
     "linger.ms": 5,
@@ -91,6 +93,9 @@ _ONLY_PRODUCER: Final = frozenset(
         "transaction.timeout.ms",
     }
 )
+
+_CONNECT_S: Final = 1.0
+"""How long a connection is waited for, in seconds, before something else is asked all the same."""
 
 _logger: Final = logging.getLogger(__name__)
 _logger.addFilter(RepeatFilter())
@@ -208,6 +213,16 @@ def make_client(
             key=f"kafka.{match[1]}" if match else "[kafka]",
             hint="see CONFIGURATION.md of librdkafka for the names and values",
         ) from None
+
+
+def connect_first(client: Producer | Consumer | AdminClient, topic: str) -> None:
+    """Let a new client connect before it is asked for something else; errors show there.
+
+    Without a connection, librdkafka looks for a coordinator, or for the leader of a partition,
+    half a second to three seconds later than it could.
+    """
+    with contextlib.suppress(KafkaException):
+        client.list_topics(topic, timeout=_CONNECT_S)
 
 
 def _refuse_fixed(user: Mapping[str, str | int | bool]) -> None:

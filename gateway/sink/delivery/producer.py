@@ -39,12 +39,15 @@ from gateway.sink.clients.failures import (
     is_refusal,
     is_refused_record,
 )
-from gateway.sink.clients.properties import make_client, producer_properties
+from gateway.sink.clients.properties import connect_first, make_client, producer_properties
 from gateway.sink.delivery.batches import ProduceBatch, make_batches
 
 __all__ = ["TransactionalProducer"]
 
+_PASSING: Final = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT)
+"""Errors that the client calls final after a request for metadata, and that pass by themselves."""
 _SLICE_S: Final = 0.5  # longest single wait inside librdkafka
+_ANSWER_S: Final = 2.0  # a request for metadata begins again with the next slice
 _BACKOFF_S: Final = 0.05
 _ROOM_S: Final = 0.005
 _FEW: Final = 1_000  # produced at once when the queue was full
@@ -101,6 +104,10 @@ class TransactionalProducer:
         self._undelivered: tuple[KafkaError, str | None] | None = None
         self.fenced = False
 
+    def connect_first(self, topic: str) -> None:
+        """See `gateway.sink.clients.properties.connect_first`; call before `start`."""
+        connect_first(self._producer, topic)
+
     def reach(self, topic: str) -> None:
         """Wait until a broker answers a metadata request about a topic.
 
@@ -108,7 +115,7 @@ class TransactionalProducer:
             TransientError: the deadline has passed.
             FatalError: the brokers refuse access.
         """
-        self._until(partial(_ask_about, topic), "connecting")
+        self._until(lambda producer, _: _ask_about(topic, producer, _ANSWER_S), "connecting")
 
     def answers(self, topic: str, within_s: float) -> bool:
         """Whether a broker answers a metadata request about a topic, even one that does not exist.
@@ -283,7 +290,7 @@ class TransactionalProducer:
         began_at = self._clock()
         while isinstance(error := self._call(operation, _SLICE_S), KafkaError):
             self._serve(Producer.poll, 0)
-            if not error.retriable() and error.code() != KafkaError._TRANSPORT:
+            if not error.retriable() and error.code() not in _PASSING:
                 self._committing = (
                     False  # a refused commit is over, unlike one with an unknown outcome
                 )

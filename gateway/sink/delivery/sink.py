@@ -135,8 +135,7 @@ class TransactionalSink(Closing):
         """
         self._deadline.start(timeout_s)
         self._stopping = stopping
-        # Without a connection the client looks for its coordinator half a second later.
-        self._transactions.reach(self._progress.topic)
+        self._transactions.connect_first(self._progress.topic)
         self._transactions.start()
         self._stopping = lambda: False
         fail_point("start.fenced")

@@ -54,6 +54,8 @@ _TIMEOUT_S: Final = 30.0
 _POLL_S: Final = 0.2
 _FIRST_LOOK: Final = 64
 """Number of offsets before the end that are read first; control records have offsets, too."""
+_LONGEST: Final = 256 << 10
+"""Maximum length of a topic's schemas of markers, of which the gateway's own has a few thousand."""
 _FARTHER: Final = 16
 _MOST_NAMED: Final = 20
 """Maximum number of warnings about unreadable markers per topic: there may be any number."""
@@ -135,7 +137,7 @@ def read_owners(
         return {}
     doing = "reading the last markers"
     # One per topic: a topic that names too many schemas must not keep others from being read.
-    registered = {topic: RegisteredSchemas(registry) for topic in existing}
+    registered = {topic: RegisteredSchemas(registry, longest=_LONGEST) for topic in existing}
     connection_errors = ErrorCallback()
     consumer = make_client(Consumer, consumer_properties(kafka), connection_errors)
     deadline = time.monotonic() + timeout_s

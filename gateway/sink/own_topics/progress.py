@@ -23,10 +23,13 @@ from typing import Final
 from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
+    IsolationLevel,
     KafkaError,
     KafkaException,
     TopicPartition,
 )
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from gateway.core.errors import FatalError, ProtocolError, TransientError
 from gateway.core.records import Record
@@ -54,7 +57,12 @@ from gateway.routing.ports import SchemaIds
 from gateway.sink.clients.client_errors import ErrorCallback
 from gateway.sink.clients.failures import classify_kafka_error
 from gateway.sink.clients.identity import SlotIdentity
-from gateway.sink.clients.properties import consumer_properties, make_client
+from gateway.sink.clients.properties import (
+    admin_properties,
+    connect_first,
+    consumer_properties,
+    make_client,
+)
 from gateway.sink.delivery.committed_state import CommittedState
 from gateway.sink.delivery.record_limits import record_bytes
 from gateway.sink.reading.decoding import unframed
@@ -383,17 +391,14 @@ def read_compacted(
         FatalError: the topic is missing or may not be read.
     """
     deadline = time.monotonic() + timeout_s
-    end = _end_offset(kafka, topic, deadline, "read_uncommitted") if settled else None
+    isolation = IsolationLevel.READ_UNCOMMITTED if settled else IsolationLevel.READ_COMMITTED
+    end = _end_offset(kafka, topic, timeout_s, isolation)
     if end == 0:
         return
     doing = f"reading topic {topic}"
-    connection_errors = ErrorCallback()
-    consumer = make_client(Consumer, consumer_properties(kafka), connection_errors)
+    consumer = make_client(Consumer, consumer_properties(kafka))
     try:
-        # Asked even where the end is known: a partition that is assigned before its leader is known
-        # is read half a second later.
-        committed_end = _high_offset(consumer, topic, deadline, connection_errors)
-        end = committed_end if end is None else end
+        connect_first(consumer, topic)
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         position = 0
         while position < end:
@@ -421,42 +426,34 @@ def read_compacted(
 
 
 def _end_offset(
-    kafka: Mapping[str, str | int | bool], topic: str, deadline: float, isolation_level: str
+    kafka: Mapping[str, str | int | bool], topic: str, timeout_s: float, isolation: IsolationLevel
 ) -> int:
-    connection_errors = ErrorCallback()
-    properties = {**consumer_properties(kafka), "isolation.level": isolation_level}
-    consumer = make_client(Consumer, properties, connection_errors)
-    try:
-        return _high_offset(consumer, topic, deadline, connection_errors)
-    finally:
-        consumer.close()
-
-
-def _high_offset(
-    consumer: Consumer, topic: str, deadline: float, connection_errors: ErrorCallback
-) -> int:
-    """Return the end of partition 0 as the consumer's isolation level shows it.
-
-    A consumer is asked, since the admin client now and then repeats the request for a leader after
-    three seconds only.
-    """
+    deadline = time.monotonic() + timeout_s
     doing = f"reading topic {topic}"
+    connection_errors = ErrorCallback()
+    admin = make_client(AdminClient, admin_properties(kafka), connection_errors)
+    connect_first(admin, topic)
+    partition = TopicPartition(topic, 0)
     while True:
         rest = max(0.1, deadline - time.monotonic())
         try:
-            limits = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=rest)
+            future = admin.list_offsets(
+                {partition: OffsetSpec.latest()},  # type: ignore[no-untyped-call]
+                isolation_level=isolation,
+                request_timeout=rest,
+            )[partition]
+            return int(future.result(rest + 1.0).offset)
         except KafkaException as raised:
             error: KafkaError = raised.args[0]
             # The leader of a new partition, or of one whose broker has just come back.
             if error.code() not in _UNSETTLED or time.monotonic() >= deadline:
+                admin.poll(0)
                 raise classify_kafka_error(
                     error, doing=doing, topic=topic, reported=connection_errors.last
                 ) from None
             time.sleep(_POLL_S)
-            continue
-        if limits is None:
-            raise TransientError(f"{doing}: no answer in time")
-        return int(limits[1])
+        except TimeoutError:
+            raise TransientError(f"{doing}: no answer in {timeout_s:.0f} s") from None
 
 
 def _framed(schema_id: int, avro: bytes) -> bytes:

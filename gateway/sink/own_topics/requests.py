@@ -14,7 +14,7 @@ from gateway.routing.ports import SchemaIds
 from gateway.sink.clients.client_errors import ErrorCallback
 from gateway.sink.clients.failures import classify_kafka_error
 from gateway.sink.clients.identity import SlotIdentity
-from gateway.sink.clients.properties import make_client, sender_properties
+from gateway.sink.clients.properties import connect_first, make_client, sender_properties
 from gateway.sink.own_topics.progress import KafkaProgress
 
 __all__ = ["forget_offsets", "send", "send_request"]
@@ -76,7 +76,9 @@ def send(kafka: Mapping[str, str | int | bool], records: Iterable[Record], doing
 
     connection_errors = ErrorCallback()
     producer = make_client(Producer, sender_properties(kafka), connection_errors)
-    for topic, partition, key, value, headers in records:
+    for number, (topic, partition, key, value, headers) in enumerate(records):
+        if not number:
+            connect_first(producer, topic)
         producer.produce(topic, value, key, partition, on_delivery=delivered, headers=[*headers])
     waiting = producer.flush(_TIMEOUT_S)
     if failed:

@@ -28,8 +28,6 @@ WIRE_BYTES: Final = 5
 _MOST_SCHEMAS: Final = 256
 """Maximum number of ids that one reader asks for. A topic has a few; more are an attack."""
 _LONGEST_SCHEMA: Final = 4 << 20
-_LONGEST_SCHEMAS: Final = 16 << 20
-"""Maximum length of all schemas of one reader: parsed, they take up to 25 times as many bytes."""
 _LONGEST_REASON: Final = 300
 """Maximum length of fastavro's message about a record: for mismatched schemas it quotes both."""
 _OURS: Final = "pgsluice-"
@@ -62,10 +60,16 @@ def unframed(wire: bytes | str | None) -> tuple[int, bytes]:
 
 
 class RegisteredSchemas:
-    """Decoder by a registry's schemas, each asked for once, whether or not it is refused."""
+    """Decoder by a registry's schemas, each asked for once, whether or not it is refused.
 
-    def __init__(self, registry: Registry) -> None:
+    Args:
+        registry: Registry with the schemas.
+        longest: Maximum length of all schemas: parsed, they take up to 25 times as many bytes.
+    """
+
+    def __init__(self, registry: Registry, *, longest: int = 16 << 20) -> None:
         self._registry = registry
+        self._longest = longest
         self._found: dict[int, Any] = {}
         self._characters = 0
 
@@ -113,7 +117,7 @@ class RegisteredSchemas:
         if len(text) > _LONGEST_SCHEMA:
             return _Refused(f"schema {number} is too long")
         self._characters += len(text)
-        if self._characters > _LONGEST_SCHEMAS:
+        if self._characters > self._longest:
             return _Refused("the topic's schemas are too long")
         try:
             return fastavro.parse_schema(_shown(json.loads(text)))

@@ -14,7 +14,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from gateway.core.errors import TransientError
 from gateway.sink.clients.client_errors import ErrorCallback
 from gateway.sink.clients.failures import classify_kafka_error
-from gateway.sink.clients.properties import admin_properties, make_client
+from gateway.sink.clients.properties import admin_properties, connect_first, make_client
 
 __all__ = ["LogBounds", "read_log_bounds"]
 
@@ -60,26 +60,13 @@ def read_log_bounds(
     connection_errors = ErrorCallback()
     admin = make_client(AdminClient, admin_properties(kafka), connection_errors)
     deadline = time.monotonic() + timeout_s
-    # A client that has no connection yet may ask for the leaders after three seconds only.
-    _connect(admin, connection_errors, places[0].topic, timeout_s)
+    connect_first(admin, places[0].topic)
     starts = _offsets(admin, connection_errors, places, OffsetSpec.earliest(), deadline)  # type: ignore[no-untyped-call]
     ends = _offsets(admin, connection_errors, places, OffsetSpec.latest(), deadline)  # type: ignore[no-untyped-call]
     return {
         topic: tuple(LogBounds(starts[topic, p], ends[topic, p]) for p in range(count))
         for topic, count in topics.items()
     }
-
-
-def _connect(
-    admin: AdminClient, connection_errors: ErrorCallback, topic: str, timeout_s: float
-) -> None:
-    try:
-        admin.list_topics(topic, timeout=timeout_s)
-    except KafkaException as raised:
-        doing = f"looking for the offsets of topic {topic}"
-        raise classify_kafka_error(
-            raised.args[0], doing=doing, reported=connection_errors.last
-        ) from None
 
 
 def _offsets(
