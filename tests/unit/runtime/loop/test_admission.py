@@ -21,7 +21,7 @@ from gateway.transactions import (
     StandaloneMessage,
     Transaction,
 )
-from tests.unit.runtime.loop.test_pipeline import transaction
+from tests.support.gateway.pipeline_scene import transaction
 
 QUEUE, KNOWN, BEYOND, SPLIT = Disposition
 START = Lsn(1000)

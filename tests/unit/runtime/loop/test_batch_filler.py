@@ -16,7 +16,7 @@ from gateway.runtime.loop.group_commit import GroupCommit, Turn
 from gateway.runtime.loop.transaction_queue import TransactionQueue
 from gateway.transactions import Assembler, KeepaliveEvent
 from tests.support.gateway.fakes import FakeCopier, FakeRouter, ManualClock
-from tests.unit.runtime.loop.test_pipeline import transaction
+from tests.support.gateway.pipeline_scene import transaction
 
 LIMITS = LimitsTable(max_batch_records=100)
 HEARD = Lsn(9000)

@@ -17,8 +17,8 @@ from gateway.runtime.loop.pipeline import Outcome, Pipeline
 from gateway.runtime.loop.receiver import Receiver
 from gateway.transactions import Assembler
 from tests.support.gateway.fakes import FakeCopier, FakeRouter, FakeSink, FakeSource, ManualClock
+from tests.support.gateway.pipeline_scene import FORMS, transaction
 from tests.support.models.pgoutput_encode import keepalive
-from tests.unit.runtime.loop.test_pipeline import FORMS, transaction
 
 START = Lsn(1000)
 Run = Callable[..., tuple[Outcome, list[bytes]]]

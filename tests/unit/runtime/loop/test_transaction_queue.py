@@ -14,7 +14,7 @@ from gateway.transactions import (
     RolledBack,
     StandaloneMessage,
 )
-from tests.unit.runtime.loop.test_pipeline import FORMS, transaction
+from tests.support.gateway.pipeline_scene import FORMS, transaction
 
 
 @pytest.fixture(params=FORMS)
