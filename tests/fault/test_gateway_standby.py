@@ -70,7 +70,7 @@ def test_a_standby_with_other_definitions_waits_until_they_are_those_in_force_or
         assert standby.get("/healthz")[0] == 200
         assert standby.metrics()["takeover_refused"][()] == 1
         assert leader.metrics()["takeover_refused"][()] == 0
-        wait_until(lambda: standby.status()["problems"], 60, "the standby to see the server")
+        wait_until(lambda: standby.status().get("problems"), 60, "the standby to see the server")
         (problem,) = standby.status()["problems"]
         assert (problem["severity"], problem["message"]) == ("act", WORDS)
         page = standby.get("/")[1]
