@@ -12,7 +12,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from gateway.core.copy_progress import Progress
-from gateway.core.watermark import CopyRequest, CopyState
+from gateway.core.watermark import CopyRequest, CopyState, restarted
 from gateway.definitions.changes import TableKey, attached, key_of_copy
 from gateway.definitions.model import Fault, Plan, TableCopy
 from gateway.definitions.tables.keys import key_of
@@ -156,11 +156,4 @@ def _asked(state: CopyState, request: CopyRequest) -> CopyState:
     if state.state == "ready":
         # Consumers have the whole table until a full copy starts with its `t`.
         return replace(state, asked=request.where, progress=Progress(), published=0)
-    return replace(
-        state,
-        state="pending",
-        consistent_point=None,
-        progress=Progress(),
-        asked=None,
-        published=0,
-    )
+    return replace(restarted(state), taken=state.taken)

@@ -33,7 +33,7 @@ class Asking:
     Attributes:
         indexes: Index in a tuple of each of the question's columns; None for a column of no table.
         places: Index of each filter in the question, by the filter's text.
-        needed: Function that tells whether the server must see a row, by operation; it never must
+        needed: Predicate: whether the server must see a row, by operation; it never must
             for operations without an entry.
     """
 

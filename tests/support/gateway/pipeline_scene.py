@@ -36,7 +36,7 @@ def message(lsn: int, content: bytes) -> bytes:
 
 @dataclass
 class Bench:
-    """One pipeline on fakes, told to stop `stop_after` turns after the last frames.
+    """One pipeline on fakes, stopped `stop_after` turns after the last frames.
 
     Or when it has committed up to `stop_at`.
     """

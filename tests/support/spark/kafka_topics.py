@@ -164,7 +164,7 @@ class Topics:
 
 
 def produce_bomb(bootstrap_servers: str, topic: str, size: int, *, codec: str = "gzip") -> None:
-    """Produce a record of so many bytes, which are some kilobytes on their way and on disk."""
+    """Produce a record of `size` bytes, which take some kilobytes in transit and on disk."""
     failed: list[object] = []
     producer = Producer(
         {

@@ -1,4 +1,4 @@
-"""What shares a Kafka transaction, and when one is committed."""
+"""Batches of the loop: changes that share a Kafka transaction, and the time of its commit."""
 
 from __future__ import annotations
 
