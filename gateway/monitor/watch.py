@@ -137,11 +137,14 @@ class Watch:
         """Return the status of slot and tables; None before the server was reached.
 
         Anything seen before the loop started is ignored, because a start creates the slot. While
-        the server does not answer, the status has only what is known without it.
+        the server does not answer, the status has only what is known without it. While access is
+        refused, an older poll is used as well: each attempt is a start, and would end the alert.
         """
         view, figures = self.view, self.figures
         away = {SOURCE: self._unseen} if self._unseen else {}
-        if not away and (view is None or (figures is not None and view.at < figures.phase_since)):
+        is_refused = self._denied or (figures is not None and figures.denied)
+        is_older = figures is not None and view is not None and view.at < figures.phase_since
+        if not away and (view is None or (is_older and not is_refused)):
             return None
         if figures is not None and figures.phase == "streaming" and figures.away:
             away[KAFKA] = figures.away.removeprefix(f"{KAFKA} does not answer: ")

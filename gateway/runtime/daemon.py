@@ -129,10 +129,10 @@ class Daemon:
                     worked=self.counters.durable_lsn > before or _was_steady(attempt, now),
                     stood_by=attempt.stood_by,
                 )
-                event(_LOG, logging.WARNING, "trying again", in_s=pause_s, error=error.message)
                 self.counters.set_away(error.message)
                 self.counters.set_denied(error)
                 self.counters.enter("retrying")
+                event(_LOG, logging.WARNING, "trying again", in_s=pause_s, error=error.message)
                 self._process.pause(pause_s)
         return Outcome.STOPPED
 
