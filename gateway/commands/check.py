@@ -35,8 +35,9 @@ from gateway.sink.own_topics.progress import read_progress
 from gateway.sink.registry.registry import Registry
 from gateway.sink.topics.durability import risks
 from gateway.sink.topics.log_bounds import read_log_bounds
-from gateway.sink.topics.topic_ids import ids_of, other_topics, read_topics, unwritable
-from gateway.sink.topics.topics import describe_topics, uncreatable_topics, unfit_topics
+from gateway.sink.topics.topic_ids import ids_of, other_topics
+from gateway.sink.topics.topics import describe_topics
+from gateway.sink.topics.usability import examine_topics
 from gateway.source.provisioning.excess_privileges import excess_rights, planned_code
 from gateway.source.provisioning.own_publications import check_publications, missing_rights
 from gateway.source.provisioning.trigger_installation import find_installation
@@ -435,23 +436,14 @@ def _topic_findings(
     tables = [spec.name for spec in specs]
     markers = [transaction_topic(subscription.name) for subscription in plan.subscriptions]
     specs += shared_topics(plan, settings)
-    refused = dict(unread)
-    found = describe_topics(settings.kafka, [spec.name for spec in specs], refused=refused)
-    known = read_topics(settings.kafka, [*found, *refused], refused=refused)
-    missing = [s for s in specs if s.name not in found and s.name not in refused]
-    refused |= unwritable(known) | uncreatable_topics(settings.kafka, missing)
-    for name, error in sorted((unfit_topics(specs[:-1], found) | refused).items()):
+    examined = examine_topics(settings.kafka, specs, read=markers, unread=unread)
+    found, unusable = dict(examined.found), examined.unusable
+    for name, error in sorted(unusable.items()):
         then = "; its table is held" if name in tables else ""
         then = "; all tables of its subscription are held" if name in markers else then
         yield Finding(Severity.ERROR, f"kafka: {error.message}{then}", error.hint or "")
     if progress not in found:
         return
-    if not found[progress].is_compacted:
-        yield Finding(
-            Severity.ERROR,
-            f"kafka: topic {progress} is not compacted: what is committed expires",
-            "set cleanup.policy=compact",
-        )
     recovered = read_progress(settings.kafka, progress, identity, _READ_S, settled=False)
     written = {t: o for t, o in recovered.offsets.items() if t in tables}
     there = {t: found[t].partitions for t in written if t in found}
@@ -459,9 +451,9 @@ def _topic_findings(
     lost |= {
         topic: "it does not exist any more"
         for topic in written
-        if topic not in {**found, **refused}
+        if topic not in {**found, **unusable}
     }
-    lost |= dict.fromkeys(other_topics(recovered.topic_ids, ids_of(known)), MADE_AGAIN)
+    lost |= dict.fromkeys(other_topics(recovered.topic_ids, ids_of(examined.known)), MADE_AGAIN)
     changed = changed_partitions(there, {t: o for t, o in written.items() if t not in lost})
     for why in changed.values():
         yield Finding(

@@ -17,7 +17,7 @@ from gateway.definitions.model import Definitions, Plan
 from gateway.monitor.health import refused
 from gateway.runtime.planning.plan import read_definitions, read_plan
 from gateway.runtime.planning.setup import slot_identity, with_topics
-from gateway.runtime.planning.topics import topic_faults
+from gateway.runtime.planning.topics import unusable_topic_faults
 from gateway.sink.delivery.committed_state import CommittedState
 from gateway.sink.own_topics.progress import read_progress
 from gateway.source.session.connection import connect, server_facts
@@ -46,7 +46,7 @@ def reload(settings: Settings, *, timeout_s: float) -> int:
             # The gateway holds these tables as well, so that nobody waits for their copies.
             states = () if known is None else known.copies
             kept = with_topics(settings, plan, states, settings.topics.names)
-            if faults := topic_faults(kept, plan):
+            if faults := unusable_topic_faults(kept, plan):
                 plan = read_plan(settings, connection, definitions, known, faults=faults)
         # Building the routes compiles every filter and every schema.
         routes_of(connection, plan, facts, settings, CollectedSchemas())

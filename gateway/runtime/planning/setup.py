@@ -190,7 +190,7 @@ def register(
         refused=unread if holds else None,
     )
     topics = ensure_all_topics(
-        settings, plan, timeout_s=TOPICS_TIMEOUT_S, holds=holds, denied=unread
+        settings, plan, timeout_s=TOPICS_TIMEOUT_S, holds=holds, unread=unread
     )
     routing = routing_settings(settings, facts, plan, topics)
     if topics.refused:

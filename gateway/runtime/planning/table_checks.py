@@ -24,7 +24,7 @@ from gateway.definitions.model import Column, Fault, Plan, Table, TableId
 from gateway.definitions.server import SUFFIXES
 from gateway.definitions.tables.keys import key_of
 from gateway.definitions.tables.remembered import oversized
-from gateway.definitions.tables.topics import topic_faults
+from gateway.definitions.tables.topic_names import topic_name_faults
 from gateway.envelope.schema import NumericMode, describe
 from gateway.routing.row.binary_rows import compile_row
 from gateway.rowfilter import FilterSource, compile_filter, place_filter
@@ -67,7 +67,9 @@ def find_faults(
         faults |= _unreadable(connection, plan, known)
         faults |= _not_ours(connection, plan, settings.source.slot)
     reasons = dict(_shape_faults(settings, connection, plan))
-    reasons |= topic_faults(plan, known, settings.topics.names, reserved_topics(settings, plan))
+    reasons |= topic_name_faults(
+        plan, known, settings.topics.names, reserved_topics(settings, plan)
+    )
     faults |= {table_id: Fault(why) for table_id, why in reasons.items()}
     return faults | dict(_oversized(settings, plan)) | dict(_until_asked(settings, known))
 

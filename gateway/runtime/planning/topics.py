@@ -19,15 +19,9 @@ from gateway.core.names import (
 from gateway.definitions.model import Fault, Plan, TableId
 from gateway.sink.delivery.record_limits import batch_bytes, most_bytes
 from gateway.sink.topics.durability import Risk, risks
-from gateway.sink.topics.topic_ids import ids_of, read_topics, unreadable, unwritable
-from gateway.sink.topics.topics import (
-    TopicSpec,
-    describe_topics,
-    ensure_topics,
-    progress_topic_spec,
-    uncreatable_topics,
-    unfit_topics,
-)
+from gateway.sink.topics.topic_ids import ids_of, read_topics
+from gateway.sink.topics.topics import TopicSpec, ensure_topics, progress_topic_spec
+from gateway.sink.topics.usability import examine_topics, unusable_topics
 
 __all__ = [
     "TOPICS_TIMEOUT_S",
@@ -36,7 +30,7 @@ __all__ = [
     "muted_subscriptions",
     "shared_topics",
     "table_topics",
-    "topic_faults",
+    "unusable_topic_faults",
 ]
 
 TOPICS_TIMEOUT_S: Final = 10.0
@@ -148,7 +142,7 @@ def ensure_all_topics(
     timeout_s: float,
     holds: bool = False,
     muted: Mapping[str, str] = MappingProxyType({}),
-    denied: Mapping[str, FatalError] = MappingProxyType({}),
+    unread: Mapping[str, FatalError] = MappingProxyType({}),
 ) -> Topics:
     """Create or check every topic; return their limits and faults.
 
@@ -160,7 +154,7 @@ def ensure_all_topics(
             subscription whose topic of markers cannot be used.
         muted: Subscriptions whose topic of markers is known to be so; the plan has none of their
             tables.
-        denied: Errors of topics that are known already, by name.
+        unread: Errors that reading topics of markers has already met, by name.
 
     Raises:
         ConfigError: two tables would share a topic, or names collide.
@@ -179,21 +173,19 @@ def ensure_all_topics(
         settings.kafka, specs, timeout_s=timeout_s, refused=refused if holds else None
     )
     known = read_topics(settings.kafka, found, timeout_s=timeout_s)
-    denied = {**denied, **refused, **unwritable(known)}
+    denied = unusable_topics(
+        specs,
+        found,
+        known,
+        unavailable={name: error for name, error in refused.items() if name not in found},
+        read=markers,
+        unread=unread,
+    )
     for name, error in denied.items():
         if not holds or (name not in markers and name not in (spec.name for spec in tables)):
             raise error
     silent = {markers[name]: error for name, error in denied.items() if name in markers}
-    reasons = {
-        table_id: Fault(_line(denied[spec.name]), always=True)
-        for table_id, spec in by_table.items()
-        if spec.name in denied
-    }
-    reasons |= {
-        (name, oid): Fault(_why_muted(silent[name]), always=True)
-        for name, oid in by_table
-        if name in silent
-    }
+    reasons = _faults_of_tables(by_table, denied)
     if denied and (len(reasons) == len(by_table) > 0 or len(silent) == len(markers)):
         raise next(iter(denied.values()))
     return Topics(
@@ -215,11 +207,12 @@ def muted_subscriptions(settings: Settings, subscriptions: Iterable[str]) -> dic
         TransientError: Kafka does not answer in time.
     """
     markers = {transaction_topic(name): name for name in subscriptions}
-    refused = _unusable(settings, [], list(markers))
-    return {markers[topic]: _why_muted(error) for topic, error in sorted(refused.items())}
+    specs = [_marker_topic_spec(topic, settings) for topic in markers]
+    unusable = examine_topics(settings.kafka, specs, read=markers).unusable
+    return {markers[topic]: _why_muted(error) for topic, error in sorted(unusable.items())}
 
 
-def topic_faults(settings: Settings, plan: Plan) -> dict[TableId, Fault]:
+def unusable_topic_faults(settings: Settings, plan: Plan) -> dict[TableId, Fault]:
     """Return the faults of tables that would be held for a topic; creates nothing.
 
     Raises:
@@ -229,29 +222,24 @@ def topic_faults(settings: Settings, plan: Plan) -> dict[TableId, Fault]:
     """
     by_table = _specs_by_table(plan, settings)
     markers = [transaction_topic(subscription.name) for subscription in plan.subscriptions]
-    refused = _unusable(settings, list(by_table.values()), markers)
+    specs = [*by_table.values(), *(_marker_topic_spec(topic, settings) for topic in markers)]
+    return _faults_of_tables(by_table, examine_topics(settings.kafka, specs, read=markers).unusable)
+
+
+def _faults_of_tables(
+    by_table: Mapping[TableId, TopicSpec], unusable: Mapping[str, FatalError]
+) -> dict[TableId, Fault]:
+    """Return the faults of tables for which `unusable` topics are needed.
+
+    The topic of the subscription's markers takes precedence over the table's own.
+    """
     faults = {}
     for (name, oid), spec in by_table.items():
-        if (error := refused.get(transaction_topic(name))) is not None:
+        if (error := unusable.get(transaction_topic(name))) is not None:
             faults[name, oid] = Fault(_why_muted(error), always=True)
-        elif (error := refused.get(spec.name)) is not None:
+        elif (error := unusable.get(spec.name)) is not None:
             faults[name, oid] = Fault(_line(error), always=True)
     return faults
-
-
-def _unusable(
-    settings: Settings, tables: list[TopicSpec], markers: list[str]
-) -> dict[str, FatalError]:
-    """Return the errors of topics of tables and of markers that cannot be used, by name."""
-    specs = [*tables, *(_marker_topic_spec(topic, settings) for topic in markers)]
-    names = [spec.name for spec in specs]
-    refused: dict[str, FatalError] = {}
-    found = describe_topics(settings.kafka, names, refused=refused)
-    missing = [spec for spec in specs if spec.name not in found and spec.name not in refused]
-    refused |= uncreatable_topics(settings.kafka, missing)
-    known = read_topics(settings.kafka, found)
-    unread = {topic: error for topic, error in unreadable(known).items() if topic in markers}
-    return refused | unfit_topics(specs, found) | unwritable(known) | unread
 
 
 def _marker_topic_spec(topic: str, settings: Settings) -> TopicSpec:

@@ -14,10 +14,10 @@ from gateway.core.names import topic_of
 from gateway.core.watermark import CopyState
 from gateway.definitions.model import Plan, TableId
 
-__all__ = ["topic_faults"]
+__all__ = ["topic_name_faults"]
 
 
-def topic_faults(
+def topic_name_faults(
     plan: Plan,
     states: Iterable[CopyState],
     names: Mapping[str, str],

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gateway.core.watermark import CopyState
 from gateway.definitions.model import Plan, TableCopy
-from gateway.definitions.tables.topics import topic_faults
+from gateway.definitions.tables.topic_names import topic_name_faults
 from tests.unit.definitions.test_changes import TABLE
 
 FIRST = replace(TABLE, oid=5, schema="a", name="b_c")
@@ -20,7 +20,7 @@ def plan(*open_ended: int) -> Plan:
 
 
 def test_the_older_table_keeps_a_topic_that_two_would_have() -> None:
-    (found,) = topic_faults(plan(5, 9), (), {}, ()).items()
+    (found,) = topic_name_faults(plan(5, 9), (), {}, ()).items()
 
     assert found[0] == ("s", 9)
     assert "its topic s.a_b.c collides with s.a.b_c" in found[1]
@@ -29,11 +29,13 @@ def test_the_older_table_keeps_a_topic_that_two_would_have() -> None:
 def test_a_table_that_the_file_names_and_one_that_has_the_topic_already_come_first() -> None:
     has_it = CopyState("s", "a_b", "c", "ready", oid=9)
 
-    assert list(topic_faults(plan(5), (), {}, ())) == [("s", 5)]
-    assert list(topic_faults(plan(5, 9), [has_it], {}, ())) == [("s", 5)]
-    assert list(topic_faults(plan(5, 9), [replace(has_it, state="held")], {}, ())) == [("s", 9)]
+    assert list(topic_name_faults(plan(5), (), {}, ())) == [("s", 5)]
+    assert list(topic_name_faults(plan(5, 9), [has_it], {}, ())) == [("s", 5)]
+    assert list(topic_name_faults(plan(5, 9), [replace(has_it, state="held")], {}, ())) == [
+        ("s", 9)
+    ]
 
 
 def test_another_name_ends_a_collision_and_the_gateways_own_topics_are_nobodys() -> None:
-    assert topic_faults(plan(5, 9), (), {"s.a_b.c": "other"}, ()) == {}
-    assert list(topic_faults(plan(5, 9), (), {"s.a_b.c": "other"}, ["other"])) == [("s", 9)]
+    assert topic_name_faults(plan(5, 9), (), {"s.a_b.c": "other"}, ()) == {}
+    assert list(topic_name_faults(plan(5, 9), (), {"s.a_b.c": "other"}, ["other"])) == [("s", 9)]

@@ -1,0 +1,98 @@
+"""Topics that cannot be used, with one fault of each. Nothing is created or changed.
+
+A topic can have several faults at once. The one that is reported is the same everywhere, whoever
+looks: at a start, a reload, in `pgsluice check` and `pgsluice status`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from gateway.core.errors import FatalError
+from gateway.sink.topics.topic_ids import KnownTopic, read_topics, unreadable, unwritable
+from gateway.sink.topics.topics import (
+    TopicDescription,
+    TopicSpec,
+    describe_topics,
+    uncreatable_topics,
+    unfit_topics,
+)
+
+__all__ = ["Examination", "examine_topics", "unusable_topics"]
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """Result of `examine_topics`, by name of a topic.
+
+    Attributes:
+        found: Existing topics that may be described.
+        known: IDs of these, and what this user may do with them.
+        unusable: One fault of each topic that cannot be used, as `unusable_topics` has it.
+    """
+
+    found: Mapping[str, TopicDescription]
+    known: Mapping[str, KnownTopic]
+    unusable: Mapping[str, FatalError]
+
+
+def examine_topics(
+    kafka: Mapping[str, str | int | bool],
+    specs: Sequence[TopicSpec],
+    *,
+    read: Collection[str],
+    unread: Mapping[str, FatalError] = MappingProxyType({}),
+) -> Examination:
+    """Find the topics that cannot be used, or not be created where they are missing.
+
+    Args:
+        kafka: librdkafka properties of the user.
+        specs: Required topics; names are unique.
+        read: Names of the topics that are read as well as written.
+        unread: Errors that reading some of them has already met, by name.
+
+    Raises:
+        TransientError: Kafka does not answer in time.
+        FatalError: Kafka refuses the user.
+    """
+    unavailable: dict[str, FatalError] = {}
+    found = describe_topics(kafka, [spec.name for spec in specs], refused=unavailable)
+    known = read_topics(kafka, found, refused=unavailable)
+    missing = [s for s in specs if s.name not in found and s.name not in unavailable]
+    unavailable |= uncreatable_topics(kafka, missing)
+    unusable = unusable_topics(
+        specs, found, known, unavailable=unavailable, read=read, unread=unread
+    )
+    return Examination(found, known, unusable)
+
+
+def unusable_topics(
+    specs: Sequence[TopicSpec],
+    found: Mapping[str, TopicDescription],
+    known: Mapping[str, KnownTopic],
+    *,
+    unavailable: Mapping[str, FatalError],
+    read: Collection[str],
+    unread: Mapping[str, FatalError] = MappingProxyType({}),
+) -> dict[str, FatalError]:
+    """Return one fault of each topic that cannot be used, by name. Pure.
+
+    Missing rights precede wrong settings, in the order in which the gateway needs them: to describe
+    or create the topic, to read it, to write it. The result is in that order, too.
+
+    Args:
+        specs: Required topics; names are unique.
+        found: Existing topics.
+        known: What this user may do with them.
+        unavailable: Errors of topics that can be neither described nor created.
+        read: Names of the topics that are read as well as written.
+        unread: Errors that reading some of them has already met.
+    """
+    denied = {name: error for name, error in unreadable(known).items() if name in read}
+    faults: dict[str, FatalError] = {}
+    for kind in (unavailable, denied, unread, unwritable(known), unfit_topics(specs, found)):
+        for name, error in kind.items():
+            faults.setdefault(name, error)
+    return faults
