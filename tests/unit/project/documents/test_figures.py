@@ -26,7 +26,7 @@ from spark_consumer.spark import session as spark_session
 from spark_consumer.spark import tuning
 from spark_consumer.verify import text
 
-DOCS = Path(__file__).resolve().parents[3] / "docs"
+DOCS = Path(__file__).resolve().parents[4] / "docs"
 WORDS = {"two": 2, "three": 3, "four": 4, "five": 5, "ten": 10}
 KIB, MIB = 1 << 10, 1 << 20
 N = r"(\d[\d,.]*\d|\d|two|three|four|five|ten)"

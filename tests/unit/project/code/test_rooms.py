@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 FOLDERS = sorted(
     file.parent.relative_to(ROOT)
     for package in ("devkit", "gateway", "schemas", "spark_consumer")

@@ -16,7 +16,7 @@ from gateway.jars.checksums import lines_of, read_checksums, verify
 from tools import pins, sbom
 from tools.lock_jars import CHECKSUMS, configurations
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 MANIFEST = ROOT / "ivy.xml"
 EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"

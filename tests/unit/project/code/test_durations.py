@@ -35,7 +35,7 @@ def record(folder: Path, **seconds: float) -> None:
 
 
 def test_every_recorded_file_exists() -> None:
-    root = Path(__file__).parents[3]
+    root = Path(__file__).parents[4]
     files = json.loads((root / "tests" / "durations.json").read_text())["files"]
     assert [file for file in files if not (root / file).is_file()] == []
 

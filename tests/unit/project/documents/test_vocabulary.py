@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-ROOT: Final = Path(__file__).parents[3]
+ROOT: Final = Path(__file__).parents[4]
 PAGE: Final = ROOT / "docs/vocabulary.md"
 CLEAN: Final = (
     "_speedups",

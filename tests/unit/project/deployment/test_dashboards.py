@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from spark_consumer.metrics import Figures, exposition
 from tests.unit.monitor.test_metrics import everything
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 RULES = ROOT / "deploy" / "prometheus" / "pgsluice.rules.yml"
 TESTS = ROOT / "deploy" / "prometheus" / "pgsluice.tests.yml"
 DASHBOARD = ROOT / "deploy" / "grafana" / "pgsluice.json"

@@ -13,7 +13,7 @@ from gateway.config import load_settings
 from tools.docs import TABLES
 from tools.run_tests import WORKERS
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 _LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-JOB = Path(__file__).resolve().parents[3] / "spark_consumer"
+JOB = Path(__file__).resolve().parents[4] / "spark_consumer"
 DELTA = JOB / "formats" / "delta"
 OF_DELTA = re.compile(
     r"import delta\b|from delta\b|DeltaTable|DeltaLog|_delta_log|org\.apache\.spark\.sql\.delta"

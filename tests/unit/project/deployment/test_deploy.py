@@ -18,7 +18,7 @@ from gateway.definitions.sql.parser import parse_definitions
 from spark_consumer.settings_file import load_settings as load_consumer_settings
 from spark_consumer.spark.session import AVRO_LIMITS
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 UNIT = ROOT / "deploy" / "systemd" / "pgsluice.service"
 BASE = ROOT / "deploy" / "kubernetes" / "gateway"
 KUBERNETES = ("1.29", "1.33")

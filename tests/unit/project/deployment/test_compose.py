@@ -14,7 +14,7 @@ from devkit.embedded.registry import API_PATH
 from gateway.config import load_settings
 from gateway.definitions.sql.parser import parse_definitions
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 COMPOSE = ROOT / "docker-compose.yml"
 LOCKS = sorted(path.name for path in ROOT.glob("requirements*.lock"))
 

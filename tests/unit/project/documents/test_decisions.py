@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-FOLDER = Path(__file__).resolve().parents[3] / "docs" / "decisions"
+FOLDER = Path(__file__).resolve().parents[4] / "docs" / "decisions"
 
 
 def test_the_index_has_each_decision_once() -> None:
