@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from tests.integration.test_gateway_monitor import LISTENING, Monitored
+from tests.integration.monitor.test_gateway_monitor import LISTENING, Monitored
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import (
     Scene,

@@ -27,7 +27,7 @@ from gateway.runtime.planning.reload import LOOK_FOR_REQUESTS, channel_of
 from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.own_topics.requests import send_request
 from gateway.sink.registry.registry import Registry
-from tests.integration.test_gateway_monitor import LISTENING, Monitored
+from tests.integration.monitor.test_gateway_monitor import LISTENING, Monitored
 from tests.support.backends.proxy import Proxy
 from tests.support.backends.rack import Rack, RackServer
 from tests.support.gateway.scene import Scene, value_of

@@ -13,7 +13,7 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from tests.integration.test_gateway_monitor import LISTENING, Monitored
+from tests.integration.monitor.test_gateway_monitor import LISTENING, Monitored
 from tests.support.backends.proxy import Proxy
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import Scene, current_lsn, wait_until_confirmed

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.test_gateway_monitor import LISTENING, Monitored
+from tests.integration.monitor.test_gateway_monitor import LISTENING, Monitored
 from tests.support.backends.browser import NAMES, Browser, find_browser
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import Scene

@@ -19,7 +19,7 @@ from tests.support.gateway.scene import Scene, current_lsn
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 
 @pytest.fixture

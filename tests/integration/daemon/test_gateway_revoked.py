@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from gateway.source.session.connection import connect, withheld_schemas
-from tests.integration.test_gateway_monitor import LISTENING, Monitored
+from tests.integration.monitor.test_gateway_monitor import LISTENING, Monitored
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import Scene, wait_until_confirmed
 from tests.support.run.waiting import wait_until

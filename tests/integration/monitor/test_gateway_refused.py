@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.integration.test_gateway_monitor import LISTENING, Monitored
+from tests.integration.monitor.test_gateway_monitor import LISTENING, Monitored
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import Scene, value_of, wait_until_confirmed
 from tests.support.run.waiting import wait_until

@@ -20,7 +20,7 @@ from tests.support.gateway.scene import Scene, current_lsn
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = ROOT / "examples"
 LARGE = "repeat('x', 20000)"
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from tests.integration.test_gateway_monitor import Monitored
+from tests.integration.monitor.test_gateway_monitor import Monitored
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import (
     Scene,
