@@ -17,15 +17,15 @@ from gateway.core.errors import AccessError, DefinitionError, FilterError, Gatew
 from gateway.definitions.combine import find_problems
 from gateway.definitions.sql.parser import parse_definitions
 from gateway.source.catalog.catalog import read_catalog
-from tests.oracle.filters.restricted import (
+from tests.support.backends.majors import EVALUATED_ON
+from tests.support.backends.servers import Connection, Database, DatabaseFactory, Servers
+from tests.support.filters.restricted import (
     ACCEPTED,
     MUTABLE,
     NOT_SIMPLE,
     SYSTEM_COLUMNS,
     USER_DEFINED,
 )
-from tests.support.backends.majors import EVALUATED_ON
-from tests.support.backends.servers import Connection, Database, DatabaseFactory, Servers
 
 pytestmark = pytest.mark.postgres
 

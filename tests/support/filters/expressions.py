@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence, Set
 from random import Random
 from typing import Final
 
-from tests.oracle.filters.calls import call, literal
-from tests.oracle.filters.hints import MODIFIERS, PATTERNS, REGEXES, SIMILAR
-from tests.oracle.filters.literals import quote, values_of
-from tests.oracle.filters.server import Table
-from tests.oracle.filters.signatures import Signature
+from tests.support.filters.calls import call, literal
+from tests.support.filters.hints import MODIFIERS, PATTERNS, REGEXES, SIMILAR
+from tests.support.filters.literals import quote, values_of
+from tests.support.filters.server import Table
+from tests.support.filters.signatures import Signature
 
 __all__ = ["Expressions"]
 

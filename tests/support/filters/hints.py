@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final
 
-from tests.oracle.filters.literals import quote
+from tests.support.filters.literals import quote
 
 __all__ = ["HINTS", "MODIFIERS", "PATTERNS", "REGEXES", "SIMILAR", "syntax"]
 

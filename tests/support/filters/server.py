@@ -14,9 +14,9 @@ from psycopg.adapt import Loader
 from gateway.definitions.model import Column
 from gateway.pgtypes.catalog import TYPES
 from gateway.source.catalog.tables import read_tables_by_oid
-from tests.oracle.filters.invented import invented
-from tests.oracle.filters.literals import values_of
-from tests.oracle.filters.signatures import Types, read_types
+from tests.support.filters.invented import invented
+from tests.support.filters.literals import values_of
+from tests.support.filters.signatures import Types, read_types
 
 __all__ = ["Answers", "Slot", "Table", "create_table", "every_type", "prepare", "read_table"]
 

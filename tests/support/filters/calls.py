@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from tests.oracle.filters.hints import HINTS, syntax
-from tests.oracle.filters.invented import invented
-from tests.oracle.filters.literals import quote, values_of
-from tests.oracle.filters.server import Table
-from tests.oracle.filters.signatures import Signature, Type, Types
+from tests.support.filters.hints import HINTS, syntax
+from tests.support.filters.invented import invented
+from tests.support.filters.literals import quote, values_of
+from tests.support.filters.server import Table
+from tests.support.filters.signatures import Signature, Type, Types
 
 __all__ = ["Arguments", "Call", "call", "literal", "resolve"]
 

@@ -23,7 +23,7 @@ from gateway.rowfilter.evaluation.compile import reference
 from gateway.rowfilter.evaluation.interpret import interpret
 from gateway.rowfilter.types import PARSERS
 from gateway.source.filters.evaluator import ServerEvaluator
-from tests.oracle.filters.server import TOO_LARGE, Answers, Table
+from tests.support.filters.server import TOO_LARGE, Answers, Table
 from tests.support.gateway.conditions import bind_compiled
 
 __all__ = ["Judge", "outcome", "same"]
