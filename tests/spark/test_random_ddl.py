@@ -16,7 +16,7 @@ from gateway.core.lsn import parse_lsn
 from spark_consumer.errors import FatalConsumerError
 from spark_consumer.job.job import run
 from spark_consumer.settings import ConsumerSettings
-from tests.oracle.test_changing_publications import published_to
+from tests.oracle.ddl.test_changing_publications import published_to
 from tests.support.backends.servers import Database, DatabaseFactory
 from tests.support.gateway.native import NativeSubscription
 from tests.support.gateway.scene import Connection, Scene, current_lsn, scene

@@ -19,7 +19,7 @@ from gateway.config import Settings, load_settings
 from gateway.definitions.model import Definitions
 from gateway.monitor.metrics import PREFIX
 from gateway.runtime.planning.plan import read_definitions
-from tests.oracle.test_changing_publications import published_to
+from tests.oracle.ddl.test_changing_publications import published_to
 from tests.support.backends.servers import Database
 from tests.support.gateway.process import GatewayProcess
 from tests.support.gateway.scene import Scene, current_lsn, value_of

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from gateway.core.lsn import parse_lsn
-from tests.oracle.test_changing_publications import copied, published_to, started
-from tests.oracle.test_leaving_tables import lagging
+from tests.oracle.ddl.test_changing_publications import copied, published_to, started
+from tests.oracle.ddl.test_leaving_tables import lagging
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import (
     Ended,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from random import Random
 
-from tests.oracle.test_changing_publications import refresh
+from tests.oracle.ddl.test_changing_publications import refresh
 from tests.support.gateway.native import NativeSubscription
 from tests.support.gateway.process import GatewayProcess
 from tests.support.gateway.scene import Connection, Scene, current_lsn, value_of

@@ -9,15 +9,15 @@ import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 from gateway.source.provisioning.event_trigger import INSTALL
-from tests.oracle.test_changing_publications import (
+from tests.oracle.ddl.test_changing_publications import (
     MakeScene,
     copied,
     finish,
     published_to,
     started,
 )
-from tests.oracle.test_leaving_tables import lagging
-from tests.oracle.test_unseen_changes import copies
+from tests.oracle.ddl.test_leaving_tables import lagging
+from tests.oracle.ddl.test_unseen_changes import copies
 from tests.support.backends.majors import EVALUATED_ON
 from tests.support.backends.servers import Database, DatabaseFactory
 from tests.support.gateway.native import NativeSubscription

@@ -8,8 +8,8 @@ from contextlib import nullcontext
 import pytest
 
 from gateway.source.provisioning.event_trigger import INSTALL
-from tests.oracle.test_changing_publications import finish, published_to, started
-from tests.oracle.test_leaving_tables import DEFINED, QUICK, lagging
+from tests.oracle.ddl.test_changing_publications import finish, published_to, started
+from tests.oracle.ddl.test_leaving_tables import DEFINED, QUICK, lagging
 from tests.support.backends.majors import EVALUATED_ON
 from tests.support.backends.servers import Database, DatabaseFactory
 from tests.support.gateway.native import NativeSubscription

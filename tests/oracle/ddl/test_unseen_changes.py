@@ -7,8 +7,8 @@ from contextlib import nullcontext
 import pytest
 
 from gateway.source.provisioning.event_trigger import INSTALL
-from tests.oracle.test_changing_publications import published_to, started
-from tests.oracle.test_leaving_tables import DEFINED, MakeScene, lagging
+from tests.oracle.ddl.test_changing_publications import published_to, started
+from tests.oracle.ddl.test_leaving_tables import DEFINED, MakeScene, lagging
 from tests.support.backends.majors import EVALUATED_ON
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import Scene, current_lsn

@@ -8,7 +8,7 @@ from signal import SIGCONT, SIGSTOP
 
 import pytest
 
-from tests.oracle.test_changing_publications import copied, finish, published_to, started
+from tests.oracle.ddl.test_changing_publications import copied, finish, published_to, started
 from tests.support.backends.majors import EVALUATED_ON
 from tests.support.backends.proxy import Proxy
 from tests.support.backends.servers import Database, DatabaseFactory

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from gateway.source.provisioning.event_trigger import INSTALL
-from tests.oracle.test_changing_publications import published_to
+from tests.oracle.ddl.test_changing_publications import published_to
 from tests.support.backends.majors import EVALUATED_ON
 from tests.support.backends.servers import Database, DatabaseFactory
 from tests.support.gateway.native import NativeSubscription

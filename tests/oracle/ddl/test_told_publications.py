@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gateway.source.provisioning.event_trigger import INSTALL
-from tests.oracle.test_changing_publications import finish, published_to, started
-from tests.oracle.test_leaving_tables import DEFINED, QUICK, MakeScene, lagging
-from tests.oracle.test_moving_partitions import TREES
+from tests.oracle.ddl.test_changing_publications import finish, published_to, started
+from tests.oracle.ddl.test_leaving_tables import DEFINED, QUICK, MakeScene, lagging
+from tests.oracle.ddl.test_moving_partitions import TREES
 from tests.support.backends.majors import EVALUATED_ON
 from tests.support.backends.servers import Database, DatabaseFactory
 from tests.support.gateway.native import NativeSubscription
