@@ -18,14 +18,14 @@ from devkit.embedded.processes import free_port, port_answers
 from gateway.jars.ivy import jars
 from gateway.jars.java import java, java_home
 from spark_consumer.spark.session import TUNED
-from tests.spark.test_interrupted import COLUMNS, Scene
-from tests.spark.test_stopping import slow_registry
+from tests.spark.job.test_interrupted import COLUMNS, Scene
+from tests.spark.job.test_stopping import slow_registry
 from tests.support.backends.servers import BRIEF_JAVA
 from tests.support.run.waiting import wait_until
 from tests.support.spark.kafka_topics import RegisteredSchemas
 from tests.support.spark.records import value_schema
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 

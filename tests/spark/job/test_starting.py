@@ -12,7 +12,7 @@ from tests.support.run.waiting import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.java, pytest.mark.spark]
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 CONFIG = """
 [source]
 dsn = "dbname=nowhere"
