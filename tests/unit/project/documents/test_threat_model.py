@@ -22,7 +22,7 @@ def test_each_test_that_it_names_exists() -> None:
 def test_it_names_each_test_of_an_attack() -> None:
     named = {path for path, _ in _TEST.findall(PAGE.read_text())}
     attacks = {
-        str(path.relative_to(ROOT)) for path in (ROOT / "tests" / "security").glob("test_*.py")
+        str(path.relative_to(ROOT)) for path in (ROOT / "tests" / "security").rglob("test_*.py")
     }
 
     # A new one stands in the table "Each boundary", with what is tried.

@@ -15,7 +15,7 @@ from spark_consumer.kafka.position import Position
 from spark_consumer.kafka.registry import Registry
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.verify.window import Window, read_window
-from tests.security.test_job_records import varint
+from tests.security.topics.test_job_records import varint
 from tests.support.gateway.scene import Ended, Scene
 from tests.support.spark.kafka_topics import RegisteredSchemas, Topics
 from tests.support.spark.records import Col, Record, TableTopic, value_schema

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.security.test_foreign_tables import (
+from tests.security.source.test_foreign_tables import (
     QUICK,
     as_role,
     published,
