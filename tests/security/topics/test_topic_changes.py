@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.fault.test_unfit_topics import set_policy
+from tests.fault.edges.test_unfit_topics import set_policy
 from tests.support.backends.servers import Database
 from tests.support.gateway.process import GatewayProcess
 from tests.support.gateway.scene import Connection, Scene
