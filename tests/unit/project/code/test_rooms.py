@@ -13,6 +13,7 @@ FOLDERS = sorted(
     for package in ("devkit", "gateway", "schemas", "spark_consumer")
     for file in (ROOT / package).rglob("__init__.py")
 )
+TESTS = sorted({file.parent.relative_to(ROOT) for file in (ROOT / "tests").rglob("*.py")})
 MOST = 15
 """Modules in a folder: one for each command is the largest."""
 
@@ -24,6 +25,11 @@ def test_a_folder_holds_few_modules_and_says_what_belongs_in_it(folder: Path) ->
 
     assert len(modules) <= MOST
     assert described
+
+
+@pytest.mark.parametrize("folder", TESTS, ids=str)
+def test_a_folder_of_tests_holds_few_modules(folder: Path) -> None:
+    assert len(list((ROOT / folder).glob("*.py"))) <= MOST
 
 
 def test_the_map_names_every_folder_of_the_first_two_floors() -> None:
