@@ -120,7 +120,11 @@ def declarations() -> str:
         [f"KIND_{kind}" for kind in kinds],
         [f"{name} = {_number(code)}" for name, code in codes.items() if name.isupper()],
         [f"{name} = {_number(letter)}" for name, letter in letters.items() if name.isupper()],
-        *(_layout(name, layouts[name]._fields) for name in layouts["__all__"]),
+        *(
+            _layout(name, made._fields)
+            for name, made in layouts.items()
+            if hasattr(made, "_fields")
+        ),
     ]
     lines = ["/* Made by tools/build_rows.py. */", "#ifndef PGSLUICE_DECLARED_H"]
     lines += ["#define PGSLUICE_DECLARED_H"]

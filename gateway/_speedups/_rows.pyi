@@ -4,9 +4,9 @@ Only `gateway.routing.row.native` and `gateway.routing.short_transactions` use i
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, TypedDict
+from typing import Final
 
-from gateway._speedups.layouts import Candidates, Condition, Feed, Field, Shared
+from gateway._speedups.layouts import Feed, Projection, Shared
 from gateway.core.records import Header, Record
 
 INTERFACE: Final[str]
@@ -14,35 +14,6 @@ CONVERSIONS: Final[dict[str, int]]
 """Codes of the conversions that are there, by their names in schemas/types.toml."""
 KEY_FORMS: Final[dict[str, int]]
 """Codes of the canonical forms of keys, likewise."""
-
-class TargetTable(TypedDict):
-    """A target; C parses it by these names, in ``table.c``."""
-
-    topic: str
-    partitions: int
-    key_prefix: bytes
-    value_prefix: bytes
-    counter: object
-    skips_origins: bool
-    feed: int
-    number: int
-
-class RouteTable(TypedDict):
-    """A projection with its targets, likewise."""
-
-    row: tuple[Field, ...]
-    names: tuple[bytes, ...]
-    key: tuple[Field, ...] | None
-    key_is_union: bool
-    canonical: tuple[Field, ...] | None
-    table_part: bytes
-    surely_fits: int
-    tombstones: bool
-    targets: tuple[TargetTable, ...]
-    conditions: tuple[Condition, ...]
-    inserting: Candidates
-    updating: Candidates
-    deleting: Candidates
 
 class Rows:
     def __new__(
@@ -52,7 +23,7 @@ class Rows:
         is_alone: bool,
         unchanged: object,
         is_read: bytes,
-        groups: tuple[RouteTable, ...],
+        groups: tuple[Projection, ...],
     ) -> Rows: ...
     def run(
         self,

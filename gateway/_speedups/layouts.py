@@ -10,7 +10,8 @@ A field is added here. Type checks then point at every place that makes such a t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
 
 __all__ = [
     "Candidates",
@@ -20,8 +21,13 @@ __all__ = [
     "Field",
     "Index",
     "KafkaHeader",
+    "Projection",
     "Record",
     "Shared",
+    "Target",
+    "place_of",
+    "topic_of",
+    "value_of",
 ]
 
 
@@ -40,6 +46,12 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: list[KafkaHeader]
+
+
+topic_of: Final = itemgetter(Record._fields.index("topic"))
+value_of: Final = itemgetter(Record._fields.index("value"))
+place_of: Final = itemgetter(*map(Record._fields.index, ("topic", "partition")))
+"""Topic and partition of a record."""
 
 
 class Condition(NamedTuple):
@@ -104,6 +116,53 @@ class Candidates(NamedTuple):
     everyone: tuple[Decision, ...]
     others: tuple[Decision, ...]
     indexes: tuple[Index, ...]
+
+
+class Target(NamedTuple):
+    """`gateway.routing.row.targets.Target`: a subscription that receives rows of a projection.
+
+    Attributes:
+        counter: `gateway.routing.row.counters.TopicCounter` of the topic.
+        feed: Number of the subscription among the feeds of a series.
+        number: Number of the topic among all.
+    """
+
+    topic: str
+    partitions: int
+    key_prefix: bytes
+    value_prefix: bytes
+    counter: object
+    skips_origins: bool
+    feed: int
+    number: int
+
+
+class Projection(NamedTuple):
+    """`gateway.routing.row.projection_route.ProjectionRoute`.
+
+    Attributes:
+        row: Fields of the record ``Value``.
+        names: Name of each of these, as an Avro string.
+        key: Fields of the key; None if the table has none.
+        key_is_union: Whether a field of the key can be NULL.
+        canonical: Fields of the canonical key; None if all topics have one partition.
+        table_part: Part of the source block that names the table.
+        conditions: Conditions to which decisions refer by number.
+    """
+
+    row: tuple[Field, ...]
+    names: tuple[bytes, ...]
+    key: tuple[Field, ...] | None
+    key_is_union: bool
+    canonical: tuple[Field, ...] | None
+    table_part: bytes
+    surely_fits: int
+    tombstones: bool
+    targets: tuple[Target, ...]
+    conditions: tuple[Condition, ...]
+    inserting: Candidates
+    updating: Candidates
+    deleting: Candidates
 
 
 class Feed(NamedTuple):

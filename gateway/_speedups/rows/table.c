@@ -1,6 +1,5 @@
 #include "table.h"
 
-#include <stdarg.h>
 #include <string.h>
 
 static int refuse(const char *why)
@@ -61,46 +60,36 @@ int read_bytes(PyObject *from, const uint8_t **data, Py_ssize_t *size)
     return DONE;
 }
 
-/* Parse what Python hands over under these names: all of them, and no other. */
-static int read_named(PyObject *from, const char *format, char **names, ...)
-{
-    PyObject *nothing;
-    va_list to;
-    int got;
-
-    if (!PyDict_Check(from))
-        return refuse("what has names is not a dict");
-    nothing = PyTuple_New(0);
-    if (nothing == NULL)
-        return FAILED;
-    va_start(to, names);
-    got = PyArg_VaParseTupleAndKeywords(nothing, from, format, names, to) ? DONE : FAILED;
-    va_end(to);
-    Py_DECREF(nothing);
-    return got;
-}
-
 static int read_targets(Group *group, PyObject *from)
 {
-    static char *names[] = {"topic", "partitions", "key_prefix", "value_prefix", "counter",
-                            "skips_origins", "feed", "number", NULL};
-
+    if (!PyTuple_Check(from))
+        return refuse("targets are not a tuple");
     group->target_count = PyTuple_Size(from);
     group->targets = allocate(group->target_count, sizeof *group->targets);
     if (group->targets == NULL)
         return FAILED;
     for (Py_ssize_t i = 0; i < group->target_count; i++) {
         Target *target = &group->targets[i];
-        PyObject *key_prefix, *value_prefix;
+        PyObject *item = PyTuple_GetItem(from, i);
 
-        if (read_named(PyTuple_GetItem(from, i), "UlSSOpnn", names, &target->topic,
-                       &target->partitions, &key_prefix, &value_prefix, &target->counter,
-                       &target->skips_origins, &target->feed, &target->number) != DONE)
+        if (!has_layout(item, TARGET_SIZE, "target"))
             return FAILED;
+        target->topic = PyTuple_GetItem(item, TARGET_TOPIC);
+        target->partitions = PyLong_AsLong(PyTuple_GetItem(item, TARGET_PARTITIONS));
+        target->counter = PyTuple_GetItem(item, TARGET_COUNTER);
+        target->skips_origins = PyObject_IsTrue(PyTuple_GetItem(item, TARGET_SKIPS_ORIGINS));
+        target->feed = PyLong_AsSsize_t(PyTuple_GetItem(item, TARGET_FEED));
+        target->number = PyLong_AsSsize_t(PyTuple_GetItem(item, TARGET_NUMBER));
+        if (PyErr_Occurred())
+            return FAILED;
+        if (!PyUnicode_Check(target->topic))
+            return refuse("a topic is not a text");
         if (target->partitions < 1)
             return refuse("a topic has no partition");
-        if (read_bytes(key_prefix, &target->key_prefix, &target->key_prefix_size) != DONE ||
-            read_bytes(value_prefix, &target->value_prefix, &target->value_prefix_size) != DONE)
+        if (read_bytes(PyTuple_GetItem(item, TARGET_KEY_PREFIX), &target->key_prefix,
+                       &target->key_prefix_size) != DONE ||
+            read_bytes(PyTuple_GetItem(item, TARGET_VALUE_PREFIX), &target->value_prefix,
+                       &target->value_prefix_size) != DONE)
             return FAILED;
     }
     return DONE;
@@ -108,6 +97,8 @@ static int read_targets(Group *group, PyObject *from)
 
 static int read_conditions(Group *group, PyObject *from, Py_ssize_t columns)
 {
+    if (!PyTuple_Check(from))
+        return refuse("conditions are not a tuple");
     group->conditions = allocate(PyTuple_Size(from), sizeof *group->conditions);
     if (group->conditions == NULL)
         return FAILED;
@@ -118,41 +109,57 @@ static int read_conditions(Group *group, PyObject *from, Py_ssize_t columns)
     return DONE;
 }
 
+static int read_names(Group *group, PyObject *from)
+{
+    if (!PyTuple_Check(from) || PyTuple_Size(from) != group->row.count)
+        return refuse("not every field has a name");
+    for (Py_ssize_t i = 0; i < group->row.count; i++)
+        if (!PyBytes_Check(PyTuple_GetItem(from, i)))
+            return refuse("a field's name is not bytes");
+    group->names = from;
+    return DONE;
+}
+
 static int read_group(Group *group, PyObject *from, Py_ssize_t columns)
 {
-    static char *names[] = {"row", "names", "key", "key_is_union", "canonical", "table_part",
-                            "surely_fits", "tombstones", "targets", "conditions", "inserting",
-                            "updating", "deleting", NULL};
-    PyObject *row, *key, *canonical, *table_part, *targets, *conditions, *candidates[OPERATIONS];
+    static const int candidates[OPERATIONS] = {
+        [INSERT] = PROJECTION_INSERTING,
+        [UPDATE] = PROJECTION_UPDATING,
+        [DELETE] = PROJECTION_DELETING,
+    };
+    PyObject *key, *canonical;
     Numbered numbered;
 
-    if (read_named(from, "OO!OpOSnpO!O!OOO", names, &row, &PyTuple_Type, &group->names, &key,
-                   &group->key_is_union, &canonical, &table_part, &group->surely_fits,
-                   &group->tombstones, &PyTuple_Type, &targets, &PyTuple_Type, &conditions,
-                   &candidates[INSERT], &candidates[UPDATE], &candidates[DELETE]) != DONE)
+    if (!has_layout(from, PROJECTION_SIZE, "projection"))
         return FAILED;
+    key = PyTuple_GetItem(from, PROJECTION_KEY);
+    canonical = PyTuple_GetItem(from, PROJECTION_CANONICAL);
     group->has_key = key != Py_None;
     group->is_spread = canonical != Py_None;
-    if (read_fields(&group->row, row, columns, is_value_code) != DONE)
+    group->key_is_union = PyObject_IsTrue(PyTuple_GetItem(from, PROJECTION_KEY_IS_UNION));
+    group->tombstones = PyObject_IsTrue(PyTuple_GetItem(from, PROJECTION_TOMBSTONES));
+    group->surely_fits = PyLong_AsSsize_t(PyTuple_GetItem(from, PROJECTION_SURELY_FITS));
+    if (PyErr_Occurred())
+        return FAILED;
+    if (read_fields(&group->row, PyTuple_GetItem(from, PROJECTION_ROW), columns, is_value_code) !=
+        DONE)
         return FAILED;
     if (group->has_key && read_fields(&group->key, key, columns, is_value_code) != DONE)
         return FAILED;
     if (group->is_spread &&
         read_fields(&group->canonical, canonical, columns, is_canonical_code) != DONE)
         return FAILED;
-    if (PyTuple_Size(group->names) != group->row.count)
-        return refuse("not every field has a name");
-    for (Py_ssize_t i = 0; i < group->row.count; i++)
-        if (!PyBytes_Check(PyTuple_GetItem(group->names, i)))
-            return refuse("a field's name is not bytes");
-    if (read_bytes(table_part, &group->table_part, &group->table_part_size) != DONE)
-        return FAILED;
-    if (read_targets(group, targets) != DONE || read_conditions(group, conditions, columns) != DONE)
+    if (read_names(group, PyTuple_GetItem(from, PROJECTION_NAMES)) != DONE ||
+        read_bytes(PyTuple_GetItem(from, PROJECTION_TABLE_PART), &group->table_part,
+                   &group->table_part_size) != DONE ||
+        read_targets(group, PyTuple_GetItem(from, PROJECTION_TARGETS)) != DONE ||
+        read_conditions(group, PyTuple_GetItem(from, PROJECTION_CONDITIONS), columns) != DONE)
         return FAILED;
     numbered = (Numbered){group->targets, group->target_count, group->conditions,
                           group->condition_count, columns};
     for (int i = 0; i < OPERATIONS; i++)
-        if (candidates_read(&group->candidates[i], candidates[i], &numbered) != DONE)
+        if (candidates_read(&group->candidates[i], PyTuple_GetItem(from, candidates[i]),
+                            &numbered) != DONE)
             return FAILED;
     return DONE;
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from gateway._speedups import layouts
 from gateway._speedups.loader import load_compiled, why_switched_off
@@ -26,9 +26,6 @@ from gateway.routing.row.record_buffer import PIECE_BYTES, PIECE_RECORDS, Piece
 from gateway.routing.row.targets import Candidate, Candidates, Target
 from gateway.routing.row.transaction_state import TransactionState
 from gateway.rowfilter import Condition, condition_of
-
-if TYPE_CHECKING:
-    from gateway._speedups._rows import RouteTable
 
 __all__ = [
     "ROWS",
@@ -160,7 +157,7 @@ def compile_rows(
         return None
     decisions = [_Decisions(route, names, filters) for route in projection_routes]
     specified = [
-        _route_table(ROWS, route, decided)
+        _projection(ROWS, route, decided)
         for route, decided in zip(projection_routes, decisions, strict=True)
     ]
     if None in specified:
@@ -229,9 +226,9 @@ class _Decisions:
         return -1
 
 
-def _route_table(
+def _projection(
     compiled: ModuleType, route: ProjectionRoute, decisions: _Decisions
-) -> RouteTable | None:
+) -> layouts.Projection | None:
     """Return the route as C reads it; None if C lacks a conversion or a canonical form."""
     encoder = route.encoder
     schema, position = (
@@ -254,33 +251,36 @@ def _route_table(
         is_identity = described.column in encoder.identity
         return layouts.Field(code, position[described], described.scale, is_identity)
 
+    key: tuple[layouts.Field, ...] | None = None
+    if schema.key_kind is not KeyKind.NONE:
+        key = tuple(field(described) for described in schema.key_fields)
     inserting, updating, deleting = decisions.specified
-    return {
-        "row": tuple(field(described) for described in schema.fields),
-        "names": tuple(encode_text(described.name) for described in schema.fields),
-        "key": None
-        if schema.key_kind is KeyKind.NONE
-        else tuple(field(described) for described in schema.key_fields),
-        "key_is_union": schema.key_kind is KeyKind.WHOLE_ROW,
-        "canonical": canonical,
-        "table_part": encoder.table_part,
-        "surely_fits": route.surely_fits,
-        "tombstones": route.tombstones and encoder.has_tombstones,
-        "targets": tuple(
-            {
-                "topic": target.topic,
-                "partitions": target.counter.partitions,
-                "key_prefix": target.key_prefix,
-                "value_prefix": target.value_prefix,
-                "counter": target.counter,
-                "skips_origins": target.skips_origins,
-                "feed": target.counter.feed,
-                "number": target.counter.number,
-            }
-            for target in route.targets
-        ),
-        "conditions": tuple(decisions.conditions),
-        "inserting": inserting,
-        "updating": updating,
-        "deleting": deleting,
-    }
+    return layouts.Projection(
+        row=tuple(field(described) for described in schema.fields),
+        names=tuple(encode_text(described.name) for described in schema.fields),
+        key=key,
+        key_is_union=schema.key_kind is KeyKind.WHOLE_ROW,
+        canonical=canonical,
+        table_part=encoder.table_part,
+        surely_fits=route.surely_fits,
+        tombstones=route.tombstones and encoder.has_tombstones,
+        targets=tuple(map(_target, route.targets)),
+        conditions=tuple(decisions.conditions),
+        inserting=inserting,
+        updating=updating,
+        deleting=deleting,
+    )
+
+
+def _target(target: Target) -> layouts.Target:
+    counter = target.counter
+    return layouts.Target(
+        topic=target.topic,
+        partitions=counter.partitions,
+        key_prefix=target.key_prefix,
+        value_prefix=target.value_prefix,
+        counter=counter,
+        skips_origins=target.skips_origins,
+        feed=counter.feed,
+        number=counter.number,
+    )

@@ -6,15 +6,13 @@ piece is bounded by the number and the size of records rather than by rows.
 
 from __future__ import annotations
 
-from operator import itemgetter
 from typing import Final
 
-from gateway._speedups import layouts
+from gateway._speedups.layouts import value_of
 from gateway.core.records import Record
 
 __all__ = ["PIECE_BYTES", "PIECE_RECORDS", "Piece"]
 
-_VALUE: Final = itemgetter(layouts.Record._fields.index("value"))
 PIECE_RECORDS: Final = 1000
 PIECE_BYTES: Final = 1 << 20
 """Limits of a piece; the change that reaches one of them is its last."""
@@ -39,7 +37,7 @@ class Piece:
         records = self.records
         if len(records) >= PIECE_RECORDS:
             return True
-        self.size += sum(map(len, filter(None, map(_VALUE, records[self._counted :]))))
+        self.size += sum(map(len, filter(None, map(value_of, records[self._counted :]))))
         self._counted = len(records)
         return self.size >= PIECE_BYTES
 

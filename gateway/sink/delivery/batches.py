@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from operator import itemgetter
 from typing import Any, Final, TypeAlias, TypeVar
 
 from confluent_kafka import cimpl
 
-from gateway._speedups import layouts
+from gateway._speedups.layouts import place_of
 from gateway._speedups.loader import load_compiled, why_switched_off
 from gateway.core.records import Record
 
@@ -34,7 +33,6 @@ _PLUGINS: Final = "plugin.library.paths"
 _Client = TypeVar("_Client")
 
 
-_PLACE: Final = itemgetter(*map(layouts.Record._fields.index, ("topic", "partition")))
 _PRODUCING: Final = load_compiled("producing", library=cimpl.__file__)
 
 
@@ -52,7 +50,7 @@ def find_places(records: list[Record]) -> Places:
     if not isinstance(_PRODUCING, str) and why_switched_off() is None:
         found: Places = _PRODUCING.places(records)
         return found
-    places = list(map(_PLACE, records))
+    places = list(map(place_of, records))
     counts, top = Counter(places), len(places) - 1
     first = {place: top - index for index, place in enumerate(reversed(places))}
     last = {place: index for index, place in enumerate(places)}

@@ -24,6 +24,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from gateway._speedups.layouts import topic_of
 from gateway.core.errors import (
     GatewayError,
     KafkaTransactionTimeout,
@@ -236,7 +237,7 @@ class TransactionalProducer:
                 at, most = at + 1, _FEW
             elif code:
                 error = KafkaError(code)
-                raise self._classify(error, "producing", topic=records[at][0])
+                raise self._classify(error, "producing", topic=topic_of(records[at]))
 
     def _produce_each(self, records: Sequence[Record], reported: Collection[int]) -> None:
         reports: list[_OnDelivery | None] = [None] * len(records)
@@ -246,7 +247,7 @@ class TransactionalProducer:
         while (refused := self._hand_over(left)) is not None:
             record, report, error = refused
             if error is not None:
-                raise self._classify(error, "producing", topic=record[0])
+                raise self._classify(error, "producing", topic=topic_of(record))
             self._produce_when_there_is_room(record, report)
 
     def _hand_over(
@@ -267,14 +268,15 @@ class TransactionalProducer:
         return None
 
     def _produce_when_there_is_room(self, record: Record, report: _OnDelivery | None) -> None:
-        topic = record[0]
+        topic = topic_of(record)
         began_at = self._clock()
         while True:
             self._serve(Producer.poll, _ROOM_S)
             self._go_on(_NO_ANSWER, f"producing to topic {topic}", began_at)
             if (refused := self._hand_over(iter([(record, report)]))) is None:
                 return
-            if (error := refused[2]) is not None:
+            _, _, error = refused
+            if error is not None:
                 raise self._classify(error, "producing", topic=topic)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:

@@ -27,11 +27,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from operator import itemgetter
 from types import MappingProxyType
 from typing import Final
 
-from gateway._speedups import layouts
+from gateway._speedups.layouts import topic_of
 from gateway.core.closing import Closing
 from gateway.core.errors import (
     FatalError,
@@ -63,7 +62,6 @@ _JOIN_S: Final = 5.0  # the abort, and releasing the producer
 _READ_S: Final = 60.0
 _PAUSE_S: Final = 0.5
 _COMPARE_S: Final = 60.0
-_TOPIC: Final = itemgetter(layouts.Record._fields.index("topic"))
 
 
 class TransactionalSink(Closing):
@@ -344,7 +342,7 @@ class TransactionalSink(Closing):
         transactions.begin()
         # Topic by topic, each in its order: with many topics, librdkafka would otherwise send the
         # broker a few records of each at a time, and such a batch costs as much as a full one.
-        records = sorted(batch.records, key=_TOPIC)
+        records = sorted(batch.records, key=topic_of)
         transactions.produce(records, self._ledger.enter(records))
         fail_point("sink.produced")
         if batch.watermark is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from gateway._speedups.layouts import Candidates, Decision
+from gateway._speedups.layouts import Candidates, Decision, Projection, Target
 from gateway.pgoutput.messages import UNCHANGED
 from gateway.routing.row.native import ROWS
 from gateway.rowfilter import RowFilter, condition_of
@@ -30,33 +30,24 @@ def bind_compiled(filters: Sequence[RowFilter], names: Sequence[str]) -> Decide 
     if condition is None or isinstance(ROWS, str):
         return None
     counter = SimpleNamespace(records=0, others=0, inserts=0, updates=0, deletes=0)
-    target = {
-        "topic": "t",
-        "partitions": 1,
-        "key_prefix": b"",
-        "value_prefix": b"",
-        "counter": counter,
-        "skips_origins": False,
-        "feed": 0,
-        "number": 0,
-    }
+    target = Target("t", 1, b"", b"", counter, skips_origins=False, feed=0, number=0)
     everyone = (Decision(0, 0, None),)
     candidates = Candidates(everyone, everyone, ())
-    projection = {
-        "row": (),
-        "names": (),
-        "key": None,
-        "key_is_union": False,
-        "canonical": None,
-        "table_part": b"",
-        "surely_fits": 1_000,
-        "tombstones": False,
-        "targets": (target,),
-        "conditions": (condition,),
-        "inserting": candidates,
-        "updating": candidates,
-        "deleting": candidates,
-    }
+    projection = Projection(
+        row=(),
+        names=(),
+        key=None,
+        key_is_union=False,
+        canonical=None,
+        table_part=b"",
+        surely_fits=1_000,
+        tombstones=False,
+        targets=(target,),
+        conditions=(condition,),
+        inserting=candidates,
+        updating=candidates,
+        deleting=candidates,
+    )
     rows = ROWS.Rows(1, len(names), True, UNCHANGED, bytes(len(names)), (projection,))
 
     def decide(row: Sequence[bytes | None]) -> bool | None:
