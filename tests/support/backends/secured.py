@@ -41,6 +41,8 @@ ROLE: Final = "replicator"
 GATEWAY, CONSUMER = "gateway", "consumer"
 PASSWORD: Final = "kept-in-a-file"
 REGISTRY_USER: Final = f"gateway:{PASSWORD}"
+# Each with the filter of the tests' publication.
+TABLES: Final = {"t1": "true", "t2": "b = 'x'", "t3": "true"}
 OPERATIONS: Final = Path(__file__).parents[3] / "docs" / "operations.md"
 
 _HBA: Final = """
@@ -221,6 +223,22 @@ def secured_servers(folder: Path) -> Iterator[Secured]:
         made = Secured(authority, folder / "secrets", postgres, kafka, registry)
         _close_postgres(postgres, authority)
         _add_users(made.admin())
+        yield made
+
+
+@contextmanager
+def secured_tables(folder: Path) -> Iterator[Secured]:
+    """Start all three with `TABLES` and the documented rights, for a subscription `s`."""
+    with secured_servers(folder) as made:
+        with made.postgres.connect(DATABASE) as connection:
+            for table in TABLES:
+                connection.execute(
+                    f"CREATE TABLE {table} (a int PRIMARY KEY, b text);"
+                    f"ALTER TABLE {table} REPLICA IDENTITY FULL;"
+                    f"INSERT INTO {table} VALUES (1, 'x'), (2, 'y')".encode()
+                )
+        grant_documented_rights(made.postgres)
+        grant_documented_acls(made.admin(), {"subscription": "s"})
         yield made
 
 
