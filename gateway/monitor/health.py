@@ -29,7 +29,7 @@ __all__ = [
 _TURN_S: Final = 120.0
 """Seconds for which the loop may be blocked: a statement on the server may last 65 seconds."""
 _SILENT: Final = 2.0
-"""Multiple of the receiver timeout, by which the daemon itself should have given up the stream."""
+"""Multiple of the receiver timeout after which the daemon should have closed the stream itself."""
 
 
 def why_not_alive(figures: Figures | None, now: float, unix_now: float) -> list[str]:
@@ -131,7 +131,7 @@ def muted(subscription: str, why: str) -> str:
 
 
 def lag_seconds(figures: Figures, unix_now: float) -> float | None:
-    """Return the maximum time that the oldest change has waited, in seconds; None if unknown.
+    """Return how long the oldest change may have waited, in seconds; None if unknown.
 
     The time counts from the source's commit of the oldest waiting transaction; 0 if none waits.
     While nothing is received, it counts from the last known state. It is unknown for a standby.

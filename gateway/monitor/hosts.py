@@ -1,7 +1,7 @@
 """Check of the Host header, which guards the endpoints against DNS rebinding.
 
-A foreign page can have its own name resolve to this machine, so that the browser attributes our
-answers to that page. The browser sends the page's name as Host. Requests are therefore answered
+A malicious page can make its own name resolve to this machine, so that the browser attributes our
+answers to that page. The browser sends that name as Host. Requests are therefore answered
 only for our own names, and for IP addresses, which nobody can redirect.
 """
 

@@ -1,7 +1,7 @@
 """HTTP endpoints for metrics, health, status and the page, in threads of their own.
 
 The endpoints are read-only and share no lock with the loop: they show what the loop has posted. The
-answers contain no column value and no secret; access is restricted by the network.
+answers contain no column value and no secret; restricting access is left to the network.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class _Endpoints:
         return code, content, body + "".join(f"{one}\n" for one in named).encode()
 
     def status(self) -> dict[str, Any]:
-        """Return what ``pgsluice status --json`` prints, with what only the daemon knows."""
+        """Return the output of ``pgsluice status --json`` plus the daemon's own figures."""
         figures, status = self._watch.figures, self._watch.status()
         found: dict[str, Any] = {
             "gateway": {

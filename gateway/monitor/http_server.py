@@ -7,7 +7,7 @@ client occupies a connection, never a thread. This module adds bounds:
 - There are at most `CONNECTIONS`. One more closes the oldest one: slow clients displace each other,
   and health checks are still answered.
 - A connection is closed `REQUEST_S` after it was opened, whatever it has sent or received.
-- Without free descriptors nothing is accepted for `PAUSE_S`, instead of trying in a busy loop.
+- Without free descriptors nothing is accepted for `PAUSE_S`, which avoids a busy loop.
 
 Source: waitress 3.0, ``server.py``, ``channel.py``, ``wasyncore.py``.
 """
@@ -53,7 +53,7 @@ def serving(application: Callable[..., Any], host: str, port: int) -> Iterator[i
     """Serve a WSGI application while the block runs.
 
     Args:
-        application: WSGI application, called in one of a few threads; it has to answer from memory.
+        application: WSGI application, called in one of a few threads; it must not block.
         host: Host to listen on; IPv6 without brackets.
         port: Port to listen on; 0 for a free one.
 
@@ -76,7 +76,7 @@ def serving(application: Callable[..., Any], host: str, port: int) -> Iterator[i
 
 
 class _Task(WSGITask):  # type: ignore[misc]
-    """Task of a request, whose answer announces the end of the connection."""
+    """Task of a request, whose answer says that the connection will be closed."""
 
     def build_response_header(self) -> bytes:
         """Return status line and headers; see `WSGITask`."""
@@ -132,7 +132,7 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
         wasyncore.close_all(self._map, ignore_all=True)
 
     def end(self) -> None:
-        """Let `run` return, from any thread."""
+        """Make `run` return; may be called from any thread."""
         self._ending = True
         self.pull_trigger()
 
@@ -150,7 +150,7 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
                 event(
                     _LOG,
                     logging.WARNING,
-                    "connections to [http] wait: the process has no free descriptor",
+                    "[http] accepts no connections: no free file descriptors",
                     error=error.strerror,
                 )
                 self._close_oldest()

@@ -2,9 +2,8 @@
 
 Labels name subscriptions, tables and kinds, never values, and are escaped as everywhere
 (`gateway.core.display`). The tables are those of the definitions; one that is removed while the
-gateway runs keeps its last value until the next start. Counters whose labels are known
-beforehand start at 0: a series that appears with its first event has no increase, so no alert could
-see that event.
+gateway runs keeps its last value until the next start. Counters with known labels start
+at 0: a series that appears with its first event has no increase, which no alert would notice.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ class Exposition(Collector):
         return map(_harmless, self._collect())
 
     def _collect(self) -> Iterator[Metric]:
-        version = _gauge("info", "1; the version is a label.", ("version",))
+        version = _gauge("info", "Always 1; the label is the version.", ("version",))
         version.add_metric([package_version()], 1)
         yield version
         logged = _counter("log_events", "Warnings and errors in the log.", ("level", "source"))
@@ -111,7 +110,7 @@ def _harmless(metric: Metric) -> Metric:
 
 
 def _of_process(figures: Figures, slot: str, tables: Collection[str]) -> Iterator[Metric]:
-    role = _gauge("role", "1 for what the gateway is now.", ("role", "slot"))
+    role = _gauge("role", "1 for the current role.", ("role", "slot"))
     mine = _ROLES.get(figures.phase, "none")
     for name in ("leader", "standby", "none"):
         role.add_metric([name, slot], name == mine)
@@ -145,7 +144,7 @@ def _of_process(figures: Figures, slot: str, tables: Collection[str]) -> Iterato
     )
     yield _plain_counter(
         "passed_over_records",
-        "Records of the progress topic that no gateway has written.",
+        "Skipped records of the progress topic, written by no gateway.",
         figures.passed_over,
     )
     quarantined = _counter("quarantined_records", "Records in the error topic.", ("table", "kind"))
@@ -202,7 +201,9 @@ def _of_loop(figures: Figures) -> Iterator[Metric]:
         return
     yield _plain("lag_seconds", "Time that the oldest change has waited.", lag)
     yield _plain("durable_lsn", "The watermark in Kafka.", loop.durable_lsn)
-    yield _plain("waiting_transactions", "Received and not routed yet.", loop.waiting_transactions)
+    yield _plain(
+        "waiting_transactions", "Transactions received, not routed yet.", loop.waiting_transactions
+    )
     for name, sizes, text in (
         ("buffer_bytes", loop.buffers, "Memory of transactions that are not in Kafka."),
         ("spool_bytes", loop.spools, "Disk used by data that does not fit into memory."),
@@ -217,8 +218,8 @@ def _of_status(status: Status) -> Iterator[Metric]:
     slot = status.slot
     yield _plain(
         "access_refused",
-        "1 while a server refuses the user or a certificate, or the user lacks a right that all "
-        "tables need.",
+        "1 while a server refuses the user or a certificate, or the user lacks a right required "
+        "by all tables.",
         bool(status.denied),
     )
     if status.server_lsn is not None:
@@ -229,12 +230,14 @@ def _of_status(status: Status) -> Iterator[Metric]:
         yield _plain("slot_active", "1 while some process reads the slot.", active)
         yield _plain("slot_lost", "1 when the slot can never be read again.", lost)
     if status.lag_bytes is not None:
-        yield _plain("lag_bytes", "WAL of the server that is not in Kafka.", status.lag_bytes)
+        yield _plain("lag_bytes", "WAL of the server after the watermark.", status.lag_bytes)
     if status.retained is not None:
         yield _plain("retained_wal_bytes", "WAL kept for the slot.", status.retained)
     if status.left is not None:
         yield _plain(
-            "retained_wal_left_bytes", "WAL until the slot may be lost.", max(0, status.left)
+            "retained_wal_left_bytes",
+            "WAL that fits before the slot is lost.",
+            max(0, status.left),
         )
     awaited = _gauge(
         "awaited_transactions",

@@ -69,9 +69,9 @@ class TableStatus:
         published: Number of these rows sent to the subscription, after its filters.
         estimate: Estimated number of rows, by the server's statistics; None if unknown.
         reason: Reason for which it is held.
-        cause: Cause for which an operator has to request its copy.
-        asked: Condition of the rows of a ready table that are to be copied again; empty for the
-            whole table, None for no request. The row counts are of that copy then.
+        cause: Code of a hold that lasts until an operator requests the copy; empty for others.
+        asked: Requested copy of a ready table: the condition on its rows, empty for the whole
+            table, None without a request. The row counts then refer to that copy.
     """
 
     subscription: str
@@ -96,11 +96,11 @@ class Status:
         durable_lsn: Watermark in Kafka; None if there is none.
         waits: Waits for other sessions' transactions.
         refusal: Refusal of changed definitions.
-        away: Servers that do not answer, with the reason, by name; their state is unknown.
-        denied: Access that a server refuses the gateway's user, with the hint.
-        muted: Subscriptions for which nothing is published, and why.
-        lagging: Lag, if it is above the limit.
-        publications: The gateway's own publications that exist; only known without a slot.
+        away: Reasons why servers do not answer, by server; the state of these is unknown.
+        denied: Hints by message, for access that a server refuses the gateway's user.
+        muted: Reasons why nothing is published for a subscription, by subscription.
+        lagging: Notice of a lag above the limit, or None.
+        publications: Existing publications of the gateway; determined only without a slot.
         standing_by: Whether the gateway stands by.
         takeover_refused: Reason why a standby does not take over; empty if it does.
         file_differs: Whether the definitions file differs from the definitions in force.
@@ -131,7 +131,7 @@ class Status:
 
     @property
     def retained(self) -> int | None:
-        """WAL that the server keeps for the slot in bytes; None if it keeps none."""
+        """WAL that the server retains for the slot in bytes; None if it retains none."""
         if self.slot is None or self.slot.restart_lsn is None or self.server_lsn is None:
             return None
         return max(0, self.server_lsn - self.slot.restart_lsn)
@@ -161,7 +161,7 @@ class Status:
             yield Problem(
                 Severity.WAIT,
                 notice,
-                "the others are shown as they are; a gateway that runs tries again by itself",
+                "the rest of the status is current; a running gateway retries by itself",
             )
         if self.lagging is not None:
             yield Problem(Severity.WAIT, self.lagging)
@@ -169,21 +169,22 @@ class Status:
             yield Problem(
                 Severity.ACT,
                 refused(self.refusal),
-                self.refusal.hint or "`pgsluice check` says more; the old ones stay in force",
+                self.refusal.hint
+                or "`pgsluice check` has details; the previous definitions stay in force",
             )
         if self.takeover_refused:
             yield Problem(
                 Severity.ACT,
                 takeover_refused(self.takeover_refused),
-                "make the definitions file the same for all gateways; `pgsluice reload` puts that "
-                "of the leading one into force, SIGHUP to the standby its own at a failover",
+                "use the same definitions file for all gateways: `pgsluice reload` puts the "
+                "leader's into force, SIGHUP to the standby its own at a failover",
             )
         if self.file_differs and self.refusal is None:
             yield Problem(
                 Severity.WAIT,
-                "the definitions file is not what is in force",
-                "`pgsluice reload` puts it into force; beside a standby: make the file the same "
-                "for all gateways",
+                "the definitions file differs from the definitions in force",
+                "`pgsluice reload` puts it into force; with a standby, use the same file for all "
+                "gateways",
             )
         if SOURCE not in self.away:
             yield from self._slot_problems()
@@ -191,7 +192,7 @@ class Status:
             yield Problem(
                 Severity.ACT,
                 muted(name, why),
-                "repair the topic or the rights; what there is of its tables is copied then",
+                "repair the topic or the rights; its tables are then copied",
             )
         for table in self.tables:
             found = table_problem(table)
@@ -239,8 +240,8 @@ class Status:
         elif not self.slot.active:
             yield Problem(
                 Severity.WAIT,
-                "no gateway reads the slot: the server keeps WAL for it",
-                "start `pgsluice run`, or read its log",
+                "no gateway reads the slot; the server retains WAL for it",
+                "start `pgsluice run`, or check its log",
             )
         elif self._is_starting():
             yield Problem(Severity.WAIT, "the gateway is starting")
@@ -326,10 +327,10 @@ def retention_problem(slot: SlotStatus, retained: int | None) -> Problem | None:
         return None
     return Problem(
         Severity.ACT,
-        f"the slot keeps {_mib(retained)} MiB of WAL, and is lost when the server has written "
+        f"the slot retains {_mib(retained)} MiB of WAL, and is lost once the server has written "
         f"{_mib(max(0, left))} MiB more (max_slot_wal_keep_size)",
-        "find out what delays the gateway, or raise max_slot_wal_keep_size; a slot that is "
-        "lost means that all tables are copied again",
+        "find out what delays the gateway, or raise max_slot_wal_keep_size: if the slot is lost, "
+        "all tables are copied again",
     )
 
 
@@ -358,7 +359,7 @@ def of_table(copy: CopyState) -> tuple[str, str]:
 def tables_of(
     copies: Sequence[CopyState], estimate: Callable[[CopyState], int | None]
 ) -> list[TableStatus]:
-    """Return the tables of a watermark; `estimate` returns the estimated rows of one."""
+    """Return the tables of a watermark; `estimate` returns the estimated row count of one."""
     return [
         TableStatus(
             *of_table(c),

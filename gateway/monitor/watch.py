@@ -51,8 +51,8 @@ class View:
     Attributes:
         at: Time of the poll, in seconds of the monotonic clock.
         slot: Status of the slot; None if there is none.
-        waits: Sessions that the gateway waits for.
-        denied: The right that the role lacks, with the hint; None if it lacks none.
+        waits: Waits for other sessions' transactions.
+        denied: Missing right of the role and the hint, or None.
     """
 
     at: float
@@ -71,7 +71,7 @@ class Sample:
         lag_s: Lag, see `lag_seconds`.
         lag_bytes: WAL that is not in Kafka; None if unknown.
         records: Number of records since the start of the process.
-        frames: Number of frames, likewise.
+        frames: Number of frames since then.
     """
 
     at: float
@@ -136,9 +136,9 @@ class Watch:
     def status(self) -> Status | None:
         """Return the status of slot and tables; None before the server was reached.
 
-        Anything seen before the loop started is ignored, because a start creates the slot. While
-        the server does not answer, the status has only what is known without it. While access is
-        refused, an older poll is used as well: each attempt is a start, and would end the alert.
+        Polls from before the loop started are ignored, because a start creates the slot. While the
+        server does not answer, the status is limited to what is known without it. While access is
+        refused, older polls count as well: each attempt is a start, which would clear the alert.
         """
         view, figures = self.view, self.figures
         away = {SOURCE: self._unseen} if self._unseen else {}
@@ -209,12 +209,12 @@ class Watch:
             except _Ended:
                 break
             except (GatewayError, psycopg.Error, OSError) as error:
-                # The loop's log says what is wrong with the server; here only the poll failed.
+                # The loop logs faults of the server; here only a poll has failed.
                 message = error.message if isinstance(error, GatewayError) else "connection lost"
                 event(_LOG, logging.DEBUG, "the server cannot be polled", error=message)
                 self._forget_connection()
                 if had_connection:
-                    next_look = looked  # a new one says why
+                    next_look = looked  # a new connection tells why
                 else:
                     self._unseen = message
                     self._denied = _denied(error)

@@ -64,9 +64,9 @@ class _Line:
 class RepeatFilter(logging.Filter):
     """Log filter that passes a line once in `every_s`, with the number of suppressed repetitions.
 
-    Lines that differ only in numbers are equal: librdkafka puts clients, ports and times there. A
-    line that is not repeated after `lasts_s` was transient (a coordinator that loads, a broker that
-    restarts): until then it is logged as informative only.
+    Lines that differ only in numbers are equal: the numbers are clients, ports and times. An error
+    that does not last for `lasts_s` is transient (a coordinator loading, a broker restarting), and
+    is logged at INFO only.
     """
 
     def __init__(

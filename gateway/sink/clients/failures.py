@@ -95,13 +95,13 @@ _TOPIC_IN_TEXT: Final = re.compile(r"ProduceRequest for (\S+) \[")
 RIGHTS: Final = (
     "grant Describe and Write on the topics and on the transactional.id, DescribeConfigs on the "
     "topics, Read on the progress topic and those of markers, Describe on the group, and Create "
-    "where topics are to be made; docs/operations.md has them as a table"
+    "if topics are to be created; docs/operations.md has a table"
 )
 """Hint for a principal with insufficient rights."""
 
 
 def is_refusal(error: KafkaError) -> bool:
-    """Whether a broker answers and refuses us, which retrying will not change."""
+    """Whether a broker has answered and refuses access, which a retry would not change."""
     if error.code() == KafkaError._SSL:
         # A handshake can also end because the broker goes down.
         return "verif" in error.str() or "alert" in error.str()
@@ -157,10 +157,9 @@ def classify_kafka_error(
     if code in _TOO_LARGE:
         return FatalError(
             f"{doing}: a record is larger than Kafka accepts{place}",
-            hint="raise max.message.bytes of the topic and, when the record is above it, "
-            '"message.max.bytes" in [kafka]; the broker\'s message.max.bytes is the default of '
-            'the first; or set [on_error] size = "quarantine" to put such changes into the error '
-            "topic and go on",
+            hint="raise the topic's max.message.bytes (its default is the broker's "
+            'message.max.bytes) and, if the record exceeds it, "message.max.bytes" in [kafka]; or '
+            'set [on_error] size = "quarantine" to send such changes to the error topic',
         )
     if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
         return ConfigError(
@@ -182,22 +181,22 @@ def classify_kafka_error(
     if code in _MISSING:
         return FatalError(
             f"{doing}: a topic is missing{place}: {text}",
-            hint="look who has deleted it",
+            hint="find out who deleted it",
         )
     if code in _REFUSED:
         return FatalError(f"{doing}: Kafka refuses it{place}: {text}")
     if code in _UNREADABLE:
-        # The client never gets past it; the records after it may be all that matters.
+        # The client never gets past it, and the records after it may be the ones that matter.
         return FatalError(
-            f"{doing}: what is in Kafka cannot be read{place}: {text}",
-            hint="no gateway has written it: see who else may write to the topic; "
-            "kafka-delete-records removes what comes before the offset after it (of a compacted "
-            "topic only while its cleanup.policy is compact,delete)",
+            f"{doing}: a record in Kafka cannot be read{place}: {text}",
+            hint="no gateway wrote it: check who else may write to the topic; "
+            "kafka-delete-records up to the next offset removes it (from a compacted topic only "
+            "while its cleanup.policy is compact,delete)",
         )
     if error.fatal():
         return TransientError(
-            f"{doing}: the producer is of no more use{place}: {text}",
-            hint="another one goes on from the watermark",
+            f"{doing}: the producer has failed{place}: {text}",
+            hint="a new one continues from the watermark",
         )
     return TransientError(
         f"{doing}: {text}", hint='check that the brokers of "bootstrap.servers" in [kafka] are up'

@@ -67,8 +67,8 @@ _PRODUCER_DEFAULTS: Final[Mapping[str, str | int | bool]] = {
     "linger.ms": 5,
     "batch.size": DEFAULT_BATCH_BYTES,
     "compression.type": DEFAULT_COMPRESSION,
-    # The queue counts payload only: what librdkafka keeps beside it (headers, above all) is more
-    # than a short row. A queue of some hundred milliseconds is enough for full speed.
+    # The limit counts payload only; librdkafka's overhead (mainly headers) exceeds a short row. A
+    # few hundred milliseconds' worth of records is enough for full throughput.
     "queue.buffering.max.kbytes": _QUEUE_KBYTES,
     "queue.buffering.max.messages": 15_000,
     "transaction.timeout.ms": 900_000,
@@ -95,7 +95,7 @@ _ONLY_PRODUCER: Final = frozenset(
 )
 
 _CONNECT_S: Final = 1.0
-"""How long a connection is waited for, in seconds, before something else is asked all the same."""
+"""Seconds to wait for a connection before the next request is made regardless."""
 
 _logger: Final = logging.getLogger(__name__)
 _logger.addFilter(RepeatFilter())
@@ -145,7 +145,7 @@ def _request_limits(user: Mapping[str, str | int | bool]) -> dict[str, int]:
 
 
 def _queue_limits(user: Mapping[str, str | int | bool]) -> dict[str, int]:
-    """Return queue limits for two of the largest records: one too large would wait forever."""
+    """Return queue limits with room for two records of maximum size; a larger one never fits."""
     with contextlib.suppress(KeyError, ValueError):
         return {
             "queue.buffering.max.kbytes": max(
@@ -216,7 +216,7 @@ def make_client(
 
 
 def connect_first(client: Producer | Consumer | AdminClient, topic: str) -> None:
-    """Let a new client connect before it is asked for something else; errors show there.
+    """Let a new client connect before its first request, which reports any error.
 
     Without a connection, librdkafka looks for a coordinator, or for the leader of a partition,
     half a second to three seconds later than it could.

@@ -1,6 +1,6 @@
 """Production of many records in one C call, through confluent-kafka's client.
 
-`gateway/_speedups/producing` says how, and why. Everything else about the client stays with
+`gateway/_speedups/producing` explains how and why. Everything else about the client stays with
 confluent-kafka, including the records whose delivery is to be reported. If the module was not
 built, or ``PGSLUICE_INTERPRETED=1`` is set, records are produced one by one.
 """

@@ -15,7 +15,7 @@ class Deadline:
     """Total timeout of the calls since `start`; not thread-safe.
 
     Args:
-        clock: Seconds, monotonic.
+        clock: Monotonic clock, in seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -26,7 +26,7 @@ class Deadline:
         self._reminded = False
 
     def start(self, seconds: float) -> None:
-        """Start a time limit of `seconds` for the following calls together."""
+        """Start a timeout of `seconds`, shared by the following calls."""
         now = self._clock()
         self._at, self._remind_at, self._reminded = now + seconds, now + _REMINDER_S, False
         self._probe_at = now + _PROBE_INTERVAL_S

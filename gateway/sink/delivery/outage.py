@@ -48,7 +48,7 @@ class OutageDetector:
 
     @property
     def probe_timeout_s(self) -> float:
-        """Timeout of the next probe, in seconds; a batch that arrives waits for its end."""
+        """Timeout of the next probe, in seconds; an arriving batch waits for the probe to end."""
         return _PROBE_S if self._silent_since is None else _LONG_PROBE_S
 
     def record_probe(self, *, answered: bool, reason: str) -> None:

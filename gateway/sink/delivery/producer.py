@@ -46,9 +46,9 @@ from gateway.sink.delivery.batches import ProduceBatch, make_batches
 __all__ = ["TransactionalProducer"]
 
 _PASSING: Final = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT)
-"""Errors that the client calls final after a request for metadata, and that pass by themselves."""
+"""Errors that the client reports as final after a metadata request, although they are transient."""
 _SLICE_S: Final = 0.5  # longest single wait inside librdkafka
-_ANSWER_S: Final = 2.0  # a request for metadata begins again with the next slice
+_ANSWER_S: Final = 2.0  # every call makes a new metadata request
 _BACKOFF_S: Final = 0.05
 _ROOM_S: Final = 0.005
 _FEW: Final = 1_000  # produced at once when the queue was full
@@ -332,7 +332,7 @@ class TransactionalProducer:
             raise self._classify(failure[0], "producing", topic=failure[1])
 
     def _failure(self) -> tuple[KafkaError, str | None] | None:
-        """Return the error that made it fail, and the topic if the error does not name it."""
+        """Return the error behind a failed Kafka transaction, with its topic if known; or None."""
         if self._undelivered is not None:
             return self._undelivered
         try:
@@ -357,7 +357,7 @@ class TransactionalProducer:
                     "of the brokers",
                 )
         if is_missing(error):
-            # The next attempt sees which one it is: its records are lost.
+            # Its records are lost; the next attempt finds out which topic it is.
             where = f"topic {topic}" if topic else "a topic"
             return LostRecordsError(
                 f"{doing}: {where} no longer exists: it was deleted",
@@ -367,7 +367,7 @@ class TransactionalProducer:
             where = f"topic {topic}" if topic else "a topic"
             return TopicAlteredError(
                 f"{doing}: Kafka refuses the records of {where}: {' '.join(error.str().split())}",
-                hint="has somebody altered its cleanup.policy?",
+                hint="check whether its cleanup.policy was altered",
             )
         self.fenced = self.fenced or is_fenced(error)
         return classify_kafka_error(

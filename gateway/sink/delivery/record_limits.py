@@ -34,7 +34,7 @@ def most_bytes(
             Otherwise it rejects no record that the broker may accept.
     """
     producer = record_bytes(kafka)
-    if _QUEUE_LIMIT in kafka:  # a record too large for the queue would wait in vain
+    if _QUEUE_LIMIT in kafka:  # a record too large for the queue would wait forever
         producer = min(producer, 1024 * _number(kafka, _QUEUE_LIMIT, producer))
     codec = kafka.get("compression.codec", kafka.get("compression.type", DEFAULT_COMPRESSION))
     if not sure and codec != "none":
@@ -51,9 +51,9 @@ def record_bytes(kafka: Mapping[str, str | int | bool]) -> int:
 
 
 def batch_bytes(kafka: Mapping[str, str], topics: Iterable[TopicDescription]) -> int | None:
-    """Return the maximum batch size with which no topic refuses records that fit one by one.
+    """Return the largest batch size at which no topic refuses records that fit individually.
 
-    None means as large as the producer makes it.
+    None means that the producer's own limit is small enough.
     """
     wanted = _number(kafka, "batch.size", DEFAULT_BATCH_BYTES)
     least = min(_number(topic.config, _TOPIC_LIMIT, wanted) for topic in topics)
@@ -61,6 +61,6 @@ def batch_bytes(kafka: Mapping[str, str], topics: Iterable[TopicDescription]) ->
 
 
 def _number(values: Mapping[str, str | int | bool], name: str, default: int) -> int:
-    with contextlib.suppress(ValueError):  # the client names it
+    with contextlib.suppress(ValueError):  # reported by the client itself
         return int(values.get(name, default))
     return default

@@ -71,7 +71,7 @@ class TransactionalSink(Closing):
         kafka: librdkafka properties of the user.
         identity: Identity of the slot, from which `transactional.id` follows.
         progress: Store of the watermark.
-        patience_s: Seconds after which an unfinished batch is given up.
+        patience_s: Seconds after which an unfinished batch fails.
         compare_s: Seconds between checks that topics are still the ones written to.
         on_away: Callback in the worker's thread with the reason when Kafka does not answer, and
             with an empty text when it does again.
@@ -238,7 +238,7 @@ class TransactionalSink(Closing):
             os.write(self._write_fd, b"\0")
             if error is not None:
                 break
-            del batch  # not held until the next one comes
+            del batch  # not kept alive while waiting for the next one
         else:
             assert self._stop_at is not None
             rest_s = self._stop_at - self._clock()
@@ -272,7 +272,7 @@ class TransactionalSink(Closing):
 
     def _abort(self, timeout_s: float) -> Exception | None:
         """Abort the open transaction; return a fencing error, which outweighs others, or None."""
-        # If left open, it would hide everybody's progress until the broker ends it.
+        # If left open, it would hide everybody's progress until the broker aborts it.
         self._deadline.start(timeout_s)
         try:
             self._transactions.abort()
@@ -281,7 +281,7 @@ class TransactionalSink(Closing):
         return None
 
     def _process(self, batch: Batch) -> Exception | None:
-        """Send `batch`, retrying as often as possible until it succeeds.
+        """Send `batch`, retrying until it succeeds or a retry is impossible.
 
         Returns:
             The error that ends the sink, for the pipeline's thread to raise.
@@ -317,7 +317,7 @@ class TransactionalSink(Closing):
             except Exception as raised:
                 return raised
             resumed = True
-        if resumed or batch.watermark is not None:  # a single piece waits for no answer
+        if resumed or batch.watermark is not None:  # a piece alone awaits no answer
             self._outage.record_recovery()
         if batch.watermark is not None:
             ids = {} if self._committed is None else self._committed.topic_ids
@@ -340,8 +340,8 @@ class TransactionalSink(Closing):
     def _send(self, batch: Batch) -> None:
         transactions = self._transactions
         transactions.begin()
-        # Topic by topic, each in its order: with many topics, librdkafka would otherwise send the
-        # broker a few records of each at a time, and such a batch costs as much as a full one.
+        # Topic by topic, in order within each: with many topics, librdkafka would otherwise send
+        # small batches, each of which costs the broker as much as a full one.
         records = sorted(batch.records, key=topic_of)
         transactions.produce(records, self._ledger.enter(records))
         fail_point("sink.produced")

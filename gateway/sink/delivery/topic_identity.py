@@ -22,7 +22,7 @@ class TopicIdentity:
     Args:
         kafka: librdkafka properties of the user.
         interval_s: Seconds between two periodic checks.
-        clock: Seconds, monotonic.
+        clock: Monotonic clock, in seconds.
 
     Attributes:
         ids: Kafka's IDs of the topics written to, by name.
@@ -53,7 +53,7 @@ class TopicIdentity:
         except LostRecordsError as lost:
             self.lost = lost
         except GatewayError as error:
-            event(_LOG, logging.DEBUG, "topics are not compared", error=error.message)
+            event(_LOG, logging.DEBUG, "topic IDs cannot be compared", error=error.message)
 
     def check(self, timeout_s: float = 10.0) -> None:
         """Raise if a topic was replaced by another one of its name.

@@ -55,7 +55,7 @@ _POLL_S: Final = 0.2
 _FIRST_LOOK: Final = 64
 """Number of offsets before the end that are read first; control records have offsets, too."""
 _LONGEST: Final = 256 << 10
-"""Maximum length of a topic's schemas of markers, of which the gateway's own has a few thousand."""
+"""Maximum total length of a topic's marker schemas; the gateway's own has a few thousand."""
 _FARTHER: Final = 16
 _MOST_NAMED: Final = 20
 """Maximum number of warnings about unreadable markers per topic: there may be any number."""
@@ -123,7 +123,7 @@ def read_owners(
         kafka: librdkafka properties of the user.
         registry: Registry with the schemas of markers.
         subscriptions: Names of the subscriptions.
-        timeout_s: When to give up, in seconds.
+        timeout_s: Timeout in seconds.
         refused: Receives the errors of marker topics that may not be described or read, by name,
             instead of raising them.
 
@@ -246,7 +246,7 @@ def _named_owners(
         event(
             _LOG,
             level,
-            "marker cannot be read, passed over",
+            "marker cannot be read, skipped",
             topic=topic,
             offset=message.offset(),
             error=error.reason,
@@ -335,13 +335,13 @@ def _way_out(name: str, held: Writer | None, writer: Writer) -> str:
     another = "give the subscription another name in the definitions"
     if held is not None and (held.database, held.slot) == (writer.database, writer.slot):
         return (
-            "when this server takes the place of the other one (pg_upgrade, a dump that was "
-            "restored), stop the gateway that reads the other one and run `pgsluice slot drop "
+            "if this server replaces the other one (pg_upgrade, a restored dump), stop the "
+            "gateway that reads the other one and run `pgsluice slot drop "
             f"--system-identifier {held.system_identifier}`; otherwise {another}"
         )
     return (
-        f"{another}; or, when this gateway is to write there from now on, stop the other one for "
-        f"good and run `pgsluice takeover {name}`, and its tables are copied again"
+        f"{another}; or, if this gateway is to write there from now on, stop the other one "
+        f"permanently and run `pgsluice takeover {name}`, which copies its tables again"
     )
 
 

@@ -2,7 +2,7 @@
 
 It is a compacted topic of one partition. Its keys contain the slot's identity, so many gateways can
 share it. Keys and values are schemas/progress-key.avsc and schemas/progress.avsc in Confluent's
-wire format; reading goes by these files and never asks the registry.
+wire format; reading uses these files and never asks the registry.
 
 Anybody may have written to the topic: a record that no gateway has written is skipped and logged.
 """
@@ -121,8 +121,8 @@ class KafkaProgress:
             event(
                 _LOG,
                 logging.WARNING,
-                "how far the copy of a table is does not fit into a record: it begins again if the "
-                "gateway is started before it is ready",
+                "copy progress does not fit into a record; the copy starts over if the gateway "
+                "restarts before the table is ready",
                 subscription=state.subscription,
                 relation=f"{state.schema}.{state.table}",
                 bytes=len(value),
@@ -228,9 +228,9 @@ def _last_readable(
                 raise FatalError(
                     f"topic {topic}: the position has format {format_of(avro)}, this gateway knows "
                     f"{PROGRESS_FORMAT}",
-                    hint="run the version of pgsluice that has written it; when none has, another "
-                    "program writes to this topic: keep it from there, then `pgsluice slot drop` "
-                    "and `pgsluice run` copy all tables again",
+                    hint="run the version of pgsluice that wrote it; if none did, another program "
+                    "writes to this topic: revoke its access, then `pgsluice slot drop` and "
+                    "`pgsluice run` copy all tables again",
                 )
             value = decode_value(avro, key.kind, key.name)
         except ProtocolError as error:

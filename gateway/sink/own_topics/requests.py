@@ -29,7 +29,7 @@ def send_request(
     schema_ids: SchemaIds,
     request: CopyRequest,
 ) -> None:
-    """Send `request` and wait for Kafka; the gateway that writes there is not disturbed.
+    """Send `request` and wait for Kafka, without fencing the gateway that writes there.
 
     Raises:
         TransientError: Kafka or the registry cannot be reached.
@@ -61,7 +61,7 @@ def send(kafka: Mapping[str, str | int | bool], records: Iterable[Record], doing
 
     Args:
         kafka: librdkafka properties of the user.
-        records: Few records.
+        records: A small number of records.
         doing: Description of the activity, for errors.
 
     Raises:

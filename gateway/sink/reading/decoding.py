@@ -43,7 +43,7 @@ _TIMES: Final[Mapping[tuple[str, str], Callable[[bytes], bytes]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """Reason for which no record is read by a schema."""
+    """Schema that is not used, with the reason."""
 
     reason: str
 
@@ -64,7 +64,7 @@ class RegisteredSchemas:
 
     Args:
         registry: Registry with the schemas.
-        longest: Maximum length of all schemas: parsed, they take up to 25 times as many bytes.
+        longest: Maximum total length of the schemas; parsed, they take up to 25 times as much.
     """
 
     def __init__(self, registry: Registry, *, longest: int = 16 << 20) -> None:
@@ -92,7 +92,7 @@ class RegisteredSchemas:
             datum = fastavro.schemaless_reader(BytesIO(data), schema, reader)
         except ProtocolError:
             raise
-        except Exception as error:  # from fastavro, or the schema is none
+        except Exception as error:  # of fastavro, or of an invalid schema
             why = f"{type(error).__name__}: {str(error)[:_LONGEST_REASON]}"
             raise ProtocolError(why, tag=b"", offset=0) from None
         if not isinstance(datum, dict):

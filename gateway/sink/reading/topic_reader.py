@@ -81,7 +81,7 @@ def follow(
         FatalError: not authorised.
     """
     consumer = make_client(Consumer, consumer_properties(kafka))
-    # One per topic: a topic that names too many schemas is not read, and all others are.
+    # One per topic: a topic that names too many schemas must not keep others from being read.
     schemas = {topic: RegisteredSchemas(registry) for topic in topics}
     try:
         left = _assign(consumer, topics, from_beginning=from_beginning)
@@ -131,7 +131,7 @@ def _decoded(message: Message, schemas: Mapping[str, RegisteredSchemas]) -> Foll
         event(
             _LOG,
             logging.WARNING,
-            "record cannot be read, passed over",
+            "record cannot be read, skipped",
             topic=topic,
             partition=message.partition(),
             offset=message.offset(),

@@ -15,10 +15,10 @@ _RULES: Final = "/apis/registry/v3/groups/default/artifacts/{}/rules"
 
 
 def accept_any(client: SchemaRegistryClient, subject: str) -> None:
-    """Let an Apicurio registry accept any schema under `subject`; others are left alone.
+    """Let an Apicurio registry accept any schema under `subject`; no effect on other registries.
 
-    By Confluent's API, the level NONE removes the subject's own rule there, so that the global one
-    applies. If the request is refused, the registration of the schema will fail.
+    Through Confluent's API, level NONE removes the subject's rule in Apicurio, so that the global
+    one applies. If the request is refused, the registration of the schema will fail.
     """
     rest: Any = client._rest_client  # its session has the user's credentials and certificates
     for url in rest.base_urls:

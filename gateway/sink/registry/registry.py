@@ -31,7 +31,7 @@ logging.getLogger("httpx2").setLevel(logging.WARNING)
 _INCOMPATIBLE: Final = 409
 _UNPROCESSABLE: Final = 422
 _NO_SCHEMA: Final = (ValueError, LookupError, TypeError, AttributeError)
-"""Errors of the client for an answer that is not JSON, or not the JSON of a schema."""
+"""Errors of the client when the answer is not JSON, or not the JSON of a schema."""
 _NUMBERS: Final = ("timeout", "max.retries", "retries.wait.ms", "retries.max.wait.ms")
 _DEFAULTS: Final[Mapping[str, float]] = {
     "timeout": 10.0,
@@ -147,7 +147,7 @@ class Registry(Closing):
                 is_broken = isinstance(error, _NO_SCHEMA)
             failure = self._classify(error, "")
         finally:
-            self._client.clear_caches()  # type: ignore[no-untyped-call]  # it has no bound
+            self._client.clear_caches()  # type: ignore[no-untyped-call]  # they are unbounded
         if is_broken:
             self.check()
             return ""
@@ -189,9 +189,9 @@ class Registry(Closing):
         if error.http_status_code in (_INCOMPATIBLE, _UNPROCESSABLE):
             return SchemaRefusedError(
                 f"{what} refuses the schema{of}: {reason}",
-                hint="the table changed in a way that readers of earlier records cannot follow: "
-                "publish it under another topic ([topics] names), or remove the subject's old "
-                "versions when nobody reads those records any more",
+                hint="the table changed in a way that is incompatible with earlier records: "
+                "publish it under another topic ([topics] names), or, if nobody reads those "
+                "records any more, delete the subject's old versions",
             )
         if error.http_status_code in (401, 403):
             return AccessError(

@@ -85,7 +85,8 @@ def test_a_standby_with_other_definitions_waits_until_they_are_those_in_force_or
         assert WORDS in page and "there is something to do" in page
         assert standby.process.log().count("this standby does not take over") == 1
         status = b.cli("status")
-        assert status.code == 75 and "the definitions file is not what is in force" in status.out
+        assert status.code == 75
+        assert "the definitions file differs from the definitions in force" in status.out
         assert (a.cli("status").code, leader.status()["problems"]) == (0, [])
 
         leader.process.kill()

@@ -217,7 +217,7 @@ def test_check_and_status_warn_before_the_retained_wal_comes_near_its_limit(
     assert status.code == 1
     messages = [problem["message"] for problem in json.loads(status.out)["problems"]]
     assert any("max_slot_wal_keep_size" in message for message in messages)
-    assert "WARNING slot: the slot keeps" in checked.out
+    assert "WARNING slot: the slot retains" in checked.out
 
 
 def test_a_status_judges_all_by_one_reading_of_the_definitions(

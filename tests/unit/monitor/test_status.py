@@ -201,7 +201,7 @@ def test_a_standby_that_does_not_take_over_and_a_file_that_is_not_in_force_are_n
     )
     assert (differs.severity, differs.message) == (
         Severity.WAIT,
-        "the definitions file is not what is in force",
+        "the definitions file differs from the definitions in force",
     )
     assert len(replace(base, file_differs=True, refusal=refusal).problems()) == 1
     assert replace(base, durable_lsn=None, standing_by=True).problems() == []
