@@ -26,7 +26,7 @@ from gateway.runtime.lifecycle.leadership import StoppedWaiting
 from gateway.runtime.lifecycle.process import Carried, Process
 from gateway.runtime.lifecycle.standby import Standby
 from gateway.runtime.loop.memory import clear_up
-from gateway.runtime.loop.pipeline import GRACE, Outcome
+from gateway.runtime.loop.pipeline import Outcome
 from gateway.runtime.planning.held_retries import HeldLooks
 
 __all__ = ["Daemon"]
@@ -35,6 +35,8 @@ _LOG: Final = logging.getLogger(__name__)
 _STEADY_S: Final = 60.0
 """Seconds after which a stream counts as working, even if it had nothing to commit."""
 _CLOSE_S: Final = 1.0
+_GRACE: Final = 0.8
+"""Share of ``limits.shutdown_timeout_s`` for what is complete; the rest is for closing."""
 _ENDLESS: Final = frozenset({Outcome.REACHED_SWITCH, Outcome.START_AGAIN})
 
 
@@ -118,6 +120,7 @@ class Daemon:
                     raise
                 if self._stopping():
                     break  # nothing uncommitted was acknowledged
+                self._carried.was_down = True
                 self._carried.ask_server |= isinstance(error, UnexpectedFilterError)
                 if isinstance(error, LostRecordsError):
                     self._carried.lost |= error.topics
@@ -154,7 +157,7 @@ class Daemon:
 
     def _stopping(self) -> bool:
         if self._stop_by is None and self._asked_to_stop():
-            self._stop_by = time.monotonic() + GRACE * self._settings.limits.shutdown_timeout_s
+            self._stop_by = time.monotonic() + _GRACE * self._settings.limits.shutdown_timeout_s
         return self._stop_by is not None
 
     def _time_is_up(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TypeAlias
 
 from gateway.copy import ChunkedCopy
 from gateway.core.errors import SchemaError, SchemaRefusedError
@@ -20,17 +21,17 @@ from gateway.definitions.model import Operation, Plan, Publish, TableCopy
 from gateway.definitions.tables.keys import key_of
 from gateway.definitions.tables.remembered import key_signature
 from gateway.definitions.tables.shape import unseen_changes
+from gateway.envelope.envelope import EnvelopeEncoder
 from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import encode_copy
 from gateway.pgoutput.messages import LogicalMessage, Relation
 from gateway.pgoutput.relations import Relations
 from gateway.routing.build.copy_routes import copy_route
 from gateway.routing.build.held_tables import HeldTables
-from gateway.routing.build.projections import Projections
+from gateway.routing.build.projections import Projection, Projections
 from gateway.routing.build.publication_history import PublicationHistory, Publishes
 from gateway.routing.build.relation_check import mismatch_of, targets_of
 from gateway.routing.build.route_builder import RouteBuilder
-from gateway.routing.build.shared_projections import SharedProjections
 from gateway.routing.build.topics import Addresses
 from gateway.routing.build.watched_copies import WatchedCopies
 from gateway.routing.ports import (
@@ -52,6 +53,11 @@ from gateway.routing.settings import RoutingSettings
 
 __all__ = ["RelationRoutes"]
 
+_Shared: TypeAlias = dict[
+    tuple[int, tuple[str, ...]], tuple[Projection, EnvelopeEncoder, list[Target]]
+]
+"""Projections with their encoders and targets, by target OID and column names."""
+
 
 class RelationRoutes:
     """All routes in force, by the OID under which the server sends a relation.
@@ -62,6 +68,7 @@ class RelationRoutes:
         copies: Copies in progress.
         projections: Known tables and their projections.
         held: Tables that the routes no longer serve.
+        settings: Settings of routing.
         ignored: Number of DDL messages that were rejected, by reason.
 
     Args:
@@ -90,7 +97,7 @@ class RelationRoutes:
         self.evaluator = evaluator
         self.copy_invalidated = False
         self.copies = WatchedCopies()
-        self._settings = settings
+        self.settings = settings
         self._catalog = catalog
         self.projections = Projections(plan, catalog)
         self._relations = Relations()
@@ -278,7 +285,7 @@ class RelationRoutes:
 
     def truncated(self, oid: int, named: frozenset[int]) -> list[tuple[ProjectionRoute, Target]]:
         """Return the targets of a TRUNCATE of `oid`; `named` are all OIDs in its statement."""
-        if self._settings.truncate == "skip":
+        if self.settings.truncate == "skip":
             return []
         result = []
         for route in self.by_oid[oid].projection_routes:
@@ -369,7 +376,7 @@ class RelationRoutes:
 
     def _to_text(self, oid: int, name: str, columns: Sequence[tuple[str, int]]) -> RowToText | None:
         """Return the conversion of a relation's rows to text if the stream is in binary format."""
-        if not self._settings.binary:
+        if not self.settings.binary:
             return None
         read: set[str] = set()
         for publish in self._publishes.get(oid, ()):
@@ -390,20 +397,16 @@ class RelationRoutes:
         asking: Asking | None,
     ) -> list[ProjectionRoute]:
         """Return one projection route for all publishes that share target and columns."""
-        shared = SharedProjections(self._builder, self.filters, names, asking)
+        projections: _Shared = {}
         seen: set[str] = set()
         for publish in publishes:
             if publish.subscription in seen:
                 continue  # read under its root, every leaf of the tree yields the same publish
             seen.add(publish.subscription)
-            table_id = (publish.subscription, publish.target_oid)
             try:
-                projection = self.projections.of_relation(publish, relation)
-                keyed_by = key_signature(projection.columns, projection.key)
-                if self._keys.get(table_id, keyed_by) != keyed_by:
-                    self.held.hold({table_id: "its key has changed"})
-                shared.add(publish, projection)
+                self._add(publish, relation, names, asking, projections)
             except (SchemaError, SchemaRefusedError) as error:
+                table_id = (publish.subscription, publish.target_oid)
                 stops = isinstance(error, SchemaRefusedError) and table_id not in self._open_ended
                 if self.held.is_ending(table_id):
                     self.held.lost[table_id] = error.message
@@ -411,7 +414,55 @@ class RelationRoutes:
                 if stops or table_id not in self.held.copied:
                     raise
                 self.held.hold({table_id: error.message})
-        return shared.routes(f"{relation.namespace}.{relation.name}")
+        name = f"{relation.namespace}.{relation.name}"
+        return [
+            self._builder.route(projection, encoder, targets, name, names)
+            for projection, encoder, targets in projections.values()
+            if targets
+        ]
+
+    def _add(
+        self,
+        publish: Publish,
+        relation: Relation,
+        names: Sequence[str],
+        asking: Asking | None,
+        projections: _Shared,
+    ) -> None:
+        """Add a subscription to the targets of its projection of a relation.
+
+        Raises:
+            SchemaError: the relation cannot be published for it.
+        """
+        table_id = (publish.subscription, publish.target_oid)
+        projection = self.projections.of_relation(publish, relation)
+        keyed_by = key_signature(projection.columns, projection.key)
+        if self._keys.get(table_id, keyed_by) != keyed_by:
+            self.held.hold({table_id: "its key has changed"})
+        key = (projection.target.oid, tuple(column.name for column in projection.columns))
+        if key not in projections:
+            projections[key] = (projection, self._builder.encoder(projection, names), [])
+        projection, encoder, targets = projections[key]
+        passes = {
+            operation: self.filters.passes(publish.filters[operation], names, asking)
+            for operation in publish.operations - {Operation.TRUNCATE}
+        }
+        selections = {
+            operation: lookup
+            for operation in passes
+            if (lookup := self.filters.lookup(publish.filters[operation], names)) is not None
+        }
+        targets.append(
+            self._builder.target(
+                publish.subscription,
+                projection,
+                encoder,
+                publish.operations,
+                passes,
+                selections,
+                publish.filters,
+            )
+        )
 
 
 def _by_relation(publishes: Sequence[Publish]) -> Publishes:

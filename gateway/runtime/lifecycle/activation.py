@@ -7,68 +7,32 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from gateway.config import Settings
-from gateway.core.background import OnWait
+import psycopg
+
 from gateway.core.descriptors import wait_readable
 from gateway.core.errors import TransientError
 from gateway.core.failpoints import fail_point
-from gateway.core.lsn import Lsn, format_lsn
+from gateway.core.lsn import format_lsn
 from gateway.core.records import Batch, Cut, Record
 from gateway.core.watermark import CopyRequest, CopyState, Watermark
 from gateway.definitions import requests
 from gateway.definitions.changes import copy_states, ended_states
-from gateway.definitions.model import Fault, Plan
+from gateway.definitions.model import Plan
 from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import encode_copy, encode_reload
 from gateway.observe import event
 from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.runtime.ports import Sink
-from gateway.runtime.wait_log import WaitNotice
-from gateway.source.session.blockers import Wait, waits
-from gateway.source.session.connection import connect
-from gateway.source.stream.connection import ReplicationConnection
-from gateway.source.stream.options import Protocol
+from gateway.source.catalog.partitions import partition_conditions
+from gateway.source.provisioning.privileges import why_unreadable
 
-__all__ = ["accept_requests", "begin", "create_replication_slot", "put_into_force"]
+__all__ = ["accept_requests", "begin", "put_into_force"]
 
 _LOG: Final = logging.getLogger(__name__)
-_LOOK_S: Final = 5.0
-_WAITS: Final = "the slot waits for transactions that are still running"
-
-
-def create_replication_slot(settings: Settings, protocol: Protocol, on_wait: OnWait) -> Lsn:
-    """Create the slot; return its consistent point.
-
-    Raises:
-        SlotBusyError: another gateway has created it meanwhile.
-        TransientError: transactions that were running have not ended in time.
-    """
-    replication = ReplicationConnection(settings.source.dsn, on_wait=on_wait)
-    dsn, slot = settings.source.dsn, settings.source.slot
-
-    def look() -> Wait | None:
-        with connect(dsn, statement_timeout_s=_LOOK_S, on_wait=on_wait) as connection:
-            return next((w for w in waits(connection, slot) if w.task == "slot"), None)
-
-    try:
-        point = replication.create_slot(
-            slot, two_phase=protocol.two_phase, on_wait=WaitNotice(_WAITS, look)
-        )
-    finally:
-        replication.close()
-    event(
-        _LOG,
-        logging.INFO,
-        "slot created",
-        slot=slot,
-        consistent_point=format_lsn(point),
-    )
-    return point
 
 
 def begin(
     plan: Plan,
-    names: Mapping[str, str],
     watermark: Watermark,
     routes: RelationRoutes,
     sink: Sink,
@@ -77,17 +41,17 @@ def begin(
     """Commit the first watermark of a new slot: all tables of `plan` are pending.
 
     COPY markers say so before any PROGRESS has a position: a consumer's tables are incomplete
-    then, however far the stream is. `names`: topics, as in `put_into_force`.
+    then, however far the stream is.
 
     Raises:
         TransientError: an edge failed, or `stopping` is true.
     """
+    names = routes.settings.topic_names
     first = replace(watermark, copies=copy_states(plan, (), reconcile=True, names=names))
     _log_held((), first.copies)
-    point = watermark.end_lsn
-    records = _pending(first.copies, point, routes)
+    records = _pending(first, routes)
     everyone = [subscription.name for subscription in plan.subscriptions]
-    cut = Cut(point, routes.addresses.feeds, None, everyone)
+    cut = Cut(first.end_lsn, routes.addresses.feeds, None, everyone)
     _commit(sink, Batch(records, first, cut), stopping)
     fail_point("copy.begun")
     return first
@@ -95,7 +59,6 @@ def begin(
 
 def put_into_force(
     plan: Plan,
-    names: Mapping[str, str],
     definitions: str,
     watermark: Watermark,
     routes: RelationRoutes,
@@ -108,7 +71,6 @@ def put_into_force(
 
     Args:
         plan: The new plan.
-        names: ``[topics] names``.
         definitions: Fingerprint of the definitions.
         watermark: Watermark that Kafka has committed under the definitions before.
         routes: Routes of `plan`.
@@ -122,17 +84,27 @@ def put_into_force(
     Raises:
         TransientError: an edge failed, or `stopping` is true: the old definitions stay in force.
     """
-    point = watermark.end_lsn
+    point, names = watermark.end_lsn, routes.settings.topic_names
     states = copy_states(plan, watermark.copies, reconcile=reconcile, names=names)
+    after = replace(
+        watermark,
+        definitions=definitions,
+        copies=tuple(
+            replace(state, consistent_point=point)
+            if state.state == "held" and state.consistent_point is None
+            else state
+            for state in states
+        ),
+        refusal=None,
+    )
     maker = HeaderMaker(point, None, None, None)
     value, headers = encode_reload(point, definitions), maker.make(point, 0, b"RELOAD")
     published = [feed.subscription for feed in routes.addresses.feeds]
     records = [routes.addresses.marker(name, value, headers) for name in published]
-    pending = _pending(states, point, routes)
+    pending = _pending(after, routes)
     records += pending
     headers = maker.make(point, 0, b"COPY")
-    gone = ended_states(watermark.copies, states)
-    for state in gone:
+    for state in ended_states(watermark.copies, states):
         if state.subscription in published:
             marker = encode_copy(replace(state, consistent_point=point))
             records.append(routes.addresses.marker(state.subscription, marker, headers))
@@ -145,13 +117,6 @@ def put_into_force(
             state=state.state,
             because=state.reason or "it is not in the publications under this name",
         )
-    states = tuple(
-        replace(s, consistent_point=point)
-        if s.state == "held" and s.consistent_point is None
-        else s
-        for s in states
-    )
-    after = replace(watermark, definitions=definitions, copies=states, refusal=None)
     _log_held(watermark.copies, states)
     cut = Cut(point, routes.addresses.feeds, None, published)
     _commit(sink, Batch(records, after, cut), stopping)
@@ -187,14 +152,13 @@ def accept_requests(
     plan: Plan,
     watermark: Watermark,
     asked: tuple[CopyRequest, ...],
-    conditions: Mapping[int, str],
-    unreadable: Mapping[int, Fault],
+    connection: psycopg.Connection,
     sink: Sink,
     *,
     unfit: Mapping[str, str],
     stopping: Callable[[], bool],
 ) -> Watermark:
-    """Accept requests for copies, and copy the rows of new partitions.
+    """Accept requests for copies, and copy the rows of new partitions, if there are any.
 
     The states are committed in one Kafka transaction with the end of the requests.
 
@@ -202,9 +166,7 @@ def accept_requests(
         plan: The plan in force.
         watermark: The committed watermark.
         asked: Requests in the order in which they came.
-        conditions: Conditions that select the rows of partitions attached to trees under copy, by
-            OID.
-        unreadable: Tables that cannot be read, by OID: requests for them are refused.
+        connection: Connection to the source server.
         sink: A sink that is not busy.
         unfit: Reason, by the name of a request, for which its condition cannot be used.
         stopping: Called while waiting; True abandons the commit.
@@ -215,6 +177,11 @@ def accept_requests(
     Raises:
         TransientError: an edge failed, or `stopping` is true: the requests stay.
     """
+    attached = requests.new_partitions(plan, watermark.copies)
+    if not (asked or attached):
+        return watermark
+    conditions = partition_conditions(connection, frozenset[int]().union(*attached.values()))
+    unreadable = why_unreadable(connection, requests.oids_of(plan, asked))
     states, refused = requests.apply_requests(
         plan, watermark.copies, asked, conditions, unreadable, unfit
     )
@@ -232,14 +199,15 @@ def accept_requests(
     return after
 
 
-def _pending(states: Iterable[CopyState], point: Lsn, routes: RelationRoutes) -> list[Record]:
+def _pending(watermark: Watermark, routes: RelationRoutes) -> list[Record]:
     """Return the COPY markers of tables that are to be copied."""
+    point = watermark.end_lsn
     headers = HeaderMaker(point, None, None, None).make(point, 0, b"COPY")
     return [
         routes.addresses.marker(
             state.subscription, encode_copy(replace(state, consistent_point=point)), headers
         )
-        for state in states
+        for state in watermark.copies
         if state.state == "pending"
     ]
 

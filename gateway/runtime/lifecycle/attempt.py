@@ -30,10 +30,9 @@ from typing import Final
 import psycopg
 
 from gateway.core.failpoints import fail_point
-from gateway.core.lsn import ZERO_LSN, Lsn
-from gateway.core.watermark import Watermark
+from gateway.core.lsn import ZERO_LSN
+from gateway.core.watermark import CopyRequest, Watermark
 from gateway.definitions.model import Definitions
-from gateway.definitions.requests import new_partitions, oids_of
 from gateway.observe import event
 from gateway.runtime.lifecycle.activation import accept_requests, begin, put_into_force
 from gateway.runtime.lifecycle.leadership import lock_first_start, start_stream
@@ -46,7 +45,6 @@ from gateway.runtime.loop.pipeline import Outcome
 from gateway.runtime.loop.receiver import Receiver
 from gateway.runtime.planning.lost_records import copied_again
 from gateway.runtime.planning.lost_topics import forget_lost, hold_lost, unknown_ends
-from gateway.runtime.planning.plan import PlanReader
 from gateway.runtime.planning.routes import Outside
 from gateway.runtime.planning.setup import (
     make_sink,
@@ -58,8 +56,6 @@ from gateway.runtime.planning.untrusted_texts import refused_requests, trusted_p
 from gateway.sink.delivery.committed_state import CommittedState
 from gateway.sink.delivery.sink import TransactionalSink
 from gateway.sink.registry.registry import Registry
-from gateway.source.catalog.partitions import partition_conditions
-from gateway.source.provisioning.privileges import why_unreadable
 from gateway.source.session.connection import connect
 from gateway.source.stream.connection import ReplicationConnection
 from gateway.source.stream.slot import is_reading
@@ -95,29 +91,27 @@ class Attempt:
             TransientError: a transient failure; nothing was acknowledged that is not in Kafka.
             FatalError: a person must act.
         """
-        carried = self._carried
-        was_down, carried.was_down = carried.was_down, True  # cleared on a clean end
         self._process.counters.enter("starting")
         with ExitStack() as stack:
-            slot, made = self._prepare(stack)
+            slot = self._prepare(stack)
             stream = self._acquire(slot)
             if stream is None:
                 return Outcome.START_AGAIN
             fail_point("start.slot_taken")
             receiver, sink = self._open(stack, slot, stream)
             with receiver.answering():
-                begun = self._begin(slot, receiver, sink, made, was_down=was_down)
+                begun = self._begin(slot, receiver, sink)
             if begun is None:
                 return Outcome.START_AGAIN
-            slot, going_on, recovered = begun
-            return self._stream(slot, receiver, sink, going_on, recovered)
+            slot, going_on, accepted = begun
+            streaming = Streaming(
+                self._process, self._carried, slot, receiver, sink, going_on, accepted
+            )
+            self.streaming_since = time.monotonic()
+            return streaming.run()
 
-    def _prepare(self, stack: ExitStack) -> tuple[SlotStart, Lsn | None]:
-        """Make the plan, and create the slot if there is none.
-
-        Returns:
-            The slot with its plan, and its consistent point if it was created now.
-        """
+    def _prepare(self, stack: ExitStack) -> SlotStart:
+        """Make the plan, and create the slot if there is none."""
         process, carried, settings = self._process, self._carried, self._process.settings
         connection = stack.enter_context(
             connect(settings.source.dsn, on_wait=self._look_at_the_clock)
@@ -130,27 +124,18 @@ class Attempt:
         stack.callback(evaluator.close)
         outside = Outside(connection, registry, evaluator)
         slot = SlotStart(process, settings, setup, outside, self._look_at_the_clock)
-        made: Lsn | None = None
         if look(slot.facts()) is not None:
             lock_first_start(connection, settings.source.slot)
             if (first_start := look(slot.facts())) is not None:
-                made = slot.make(first_start.because)
-        return slot, made
+                return replace(slot, made_at=slot.make(first_start.because))
+        return slot
 
     def _acquire(self, slot: SlotStart) -> ReplicationConnection | None:
         """Start the slot's stream; stand by while another gateway reads it. None: start again."""
-        process, setup, connection = self._process, slot.setup, slot.outside.connection
-        identity = slot_identity(setup.facts, slot.settings)
-        process.standby.begin(identity, setup.definitions.fingerprint)
+        identity = slot_identity(slot.setup.facts, slot.settings)
+        self._process.standby.begin(identity, slot.setup.definitions.fingerprint)
         try:
-            return start_stream(
-                connection,
-                slot.settings.source.slot,
-                slot.start,
-                stopping=process.stopping,
-                pause=partial(self._stand_by, connection),
-                why_not=process.standby.why_not,
-            )
+            return start_stream(slot, partial(self._stand_by, slot.outside.connection))
         except DefinitionsChanged:
             self._carried.definitions = None
             return None
@@ -183,18 +168,16 @@ class Attempt:
         return receiver, sink
 
     def _begin(
-        self,
-        slot: SlotStart,
-        receiver: Receiver,
-        sink: TransactionalSink,
-        made: Lsn | None,
-        *,
-        was_down: bool,
-    ) -> tuple[SlotStart, GoOn, CommittedState] | None:
-        """Fence a predecessor, decide by its progress, and commit that; None to start again."""
-        process, carried = self._process, self._carried
+        self, slot: SlotStart, receiver: Receiver, sink: TransactionalSink
+    ) -> tuple[SlotStart, GoOn, tuple[CopyRequest, ...]] | None:
+        """Fence a predecessor, decide by its progress, and commit that; None to start again.
+
+        Returns:
+            The slot with its final setup, where to go on, and the accepted requests.
+        """
+        process, carried, connection = self._process, self._carried, slot.outside.connection
         recovered = sink.open(OPEN_TIMEOUT_S, stopping=process.stopping)
-        recovered = trusted_progress(slot.outside.connection, recovered, process.counters)
+        recovered = trusted_progress(connection, recovered, process.counters)
         if _is_superseded(carried.definitions, recovered):
             carried.definitions = None
             process.standby.supersede()
@@ -208,20 +191,29 @@ class Attempt:
             recovered,
             carried.lost,
             carried.faults,
-            was_down=was_down,
+            was_down=carried.was_down,
         )
         slot = replace(slot, settings=settings, setup=setup)
-        going_on = self._decide(slot, receiver, sink, made, recovered, lost)
+        going_on = self._decide(slot, receiver, sink, recovered, lost)
         if going_on is None:
             return None
-        return slot, self._accept_requests(slot, sink, recovered, going_on), recovered
+        asked = recovered.requests
+        watermark = accept_requests(
+            setup.plan,
+            going_on.watermark,
+            asked,
+            connection,
+            sink,
+            unfit=refused_requests(connection, setup.plan, asked),
+            stopping=process.stopping,
+        )
+        return slot, replace(going_on, watermark=watermark), asked
 
     def _decide(
         self,
         slot: SlotStart,
         receiver: Receiver,
         sink: TransactionalSink,
-        made: Lsn | None,
         recovered: CommittedState,
         lost: Collection[str],
     ) -> GoOn | None:
@@ -250,10 +242,9 @@ class Attempt:
         if routes.filters.ask_server:
             outside.evaluator.open()
         fingerprint = setup.definitions.fingerprint
-        if made is not None and _is_claim(recovered.watermark):
-            names = settings.topics.names
-            first = Watermark(made, setup.facts.timeline, fingerprint, ())
-            return GoOn(begin(setup.plan, names, first, routes, sink, self._process.stopping))
+        if slot.made_at is not None and _is_claim(recovered.watermark):
+            first = Watermark(slot.made_at, setup.facts.timeline, fingerprint, ())
+            return GoOn(begin(setup.plan, first, routes, sink, self._process.stopping))
         decision = decide(slot.facts(recovered))
         if not isinstance(decision, GoOn):
             assert isinstance(decision, StartOver), "the slot is held, so it exists"
@@ -264,7 +255,6 @@ class Attempt:
             return decision
         watermark = put_into_force(
             setup.plan,
-            settings.topics.names,
             fingerprint,
             decision.watermark,
             routes,
@@ -277,81 +267,6 @@ class Attempt:
             ends = unknown_ends(settings, setup, recovered, lost)
             sink.begin_after(ends, setup.topic_ids)
         return replace(decision, watermark=watermark)
-
-    def _accept_requests(
-        self, slot: SlotStart, sink: TransactionalSink, recovered: CommittedState, going_on: GoOn
-    ) -> GoOn:
-        """Commit the copies that are due for requests and for new partitions."""
-        plan, connection = slot.setup.plan, slot.outside.connection
-        found = new_partitions(plan, going_on.watermark.copies)
-        if not (found or recovered.requests):
-            return going_on
-        watermark = accept_requests(
-            plan,
-            going_on.watermark,
-            recovered.requests,
-            partition_conditions(connection, frozenset().union(*found.values())),
-            why_unreadable(connection, oids_of(plan, recovered.requests)),
-            sink,
-            unfit=refused_requests(connection, plan, recovered.requests),
-            stopping=self._process.stopping,
-        )
-        return replace(going_on, watermark=watermark)
-
-    def _stream(
-        self,
-        slot: SlotStart,
-        receiver: Receiver,
-        sink: TransactionalSink,
-        going_on: GoOn,
-        recovered: CommittedState,
-    ) -> Outcome:
-        process, carried = self._process, self._carried
-        setup, outside = slot.setup, slot.outside
-        reader = PlanReader(
-            slot.settings,
-            outside.connection,
-            setup.definitions,
-            setup.plan,
-            going_on.watermark,
-            before=setup.catalog,
-            reports_ddl=setup.reports_ddl,
-            since=going_on.confirmed_lsn or ZERO_LSN,
-        )
-        streaming = Streaming(
-            process=process,
-            slot=slot,
-            reader=reader,
-            routes=outside.routes(
-                setup.plan, setup.routing, reader=reader, ask_server=carried.ask_server
-            ),
-            receiver=receiver,
-            sink=sink,
-            watermark=going_on.watermark,
-            done_requests={request.name for request in recovered.requests},
-        )
-        self.streaming_since = time.monotonic()
-        process.standby.lead()
-        carried.has_streamed = True
-        # What was lost before is being copied.
-        carried.definitions, carried.lost = setup.definitions, frozenset()
-        outcome = streaming.run(going_on.confirmed_lsn)
-        carried.faults = {**carried.faults, **streaming.faults}
-        if (takeover := streaming.takeover) is not None:
-            with receiver.answering():
-                put_into_force(
-                    reader.settle(takeover.plan, takeover.definitions, takeover.read_at),
-                    takeover.routing.topic_names,
-                    takeover.definitions.fingerprint,
-                    streaming.watermark,
-                    outside.routes(takeover.plan, takeover.routing),
-                    sink,
-                    reconcile=takeover.reconcile,
-                    stopping=process.stopping,
-                )
-            carried.definitions, carried.faults = takeover.definitions, {}
-        receiver.finish(process.close_timeout_s())
-        return outcome
 
     def _look_at_the_clock(self) -> None:
         self._process.give_up_waiting(streaming=self.streaming_since is not None)

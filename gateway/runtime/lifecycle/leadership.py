@@ -15,6 +15,7 @@ import psycopg
 
 from gateway.core.errors import SlotBusyError
 from gateway.observe import event
+from gateway.runtime.lifecycle.slot_start import SlotStart
 from gateway.source.session.connection import classify_server_error
 from gateway.source.stream.connection import ReplicationConnection
 from gateway.source.stream.slot import slot_status
@@ -82,40 +83,31 @@ def lock_first_start(connection: psycopg.Connection, slot: str) -> None:
 
 
 def start_stream(
-    connection: psycopg.Connection,
-    slot: str,
-    start: Callable[[], ReplicationConnection],
-    *,
-    stopping: Callable[[], bool],
-    pause: Callable[[float], None],
-    why_not: Callable[[], str | None],
+    slot: SlotStart, stand_by: Callable[[float], None]
 ) -> ReplicationConnection | None:
-    """Acquire the slot, standing by while another process has it.
+    """Start the stream of the slot, standing by while another process has it.
 
     Args:
-        connection: For looking at the slot.
-        slot: Name of the slot.
-        start: Opens a connection and starts streaming; raises `SlotBusyError` while it cannot.
-        stopping: Called between two looks.
-        pause: Waits for a number of seconds, or until `stopping` may have changed.
-        why_not: Returns why this standby leaves a free slot alone, or None.
+        slot: The slot, with the plan.
+        stand_by: Waits for a number of seconds, or until the gateway is to stop.
 
     Returns:
         The started stream; None if the slot no longer exists.
 
     Raises:
-        StoppedWaiting: `stopping` returned True.
-        GatewayError: as `start` and `slot_status`.
+        StoppedWaiting: the gateway is to stop.
+        GatewayError: as `SlotStart.start` and `slot_status`.
     """
+    process, name = slot.process, slot.settings.source.slot
     waited_s = 0.0
     while True:
-        status = slot_status(connection, slot)
+        status = slot_status(slot.outside.connection, name)
         if status is None:
             return None
-        because = None if status.active else why_not()
+        because = None if status.active else process.standby.why_not()
         if not status.active and because is None:
             try:
-                return start()
+                return slot.start()
             except SlotBusyError:
                 pass  # somebody was quicker
         if waited_s % _REMIND_S < _LOOK_S and because is not None:
@@ -123,7 +115,7 @@ def start_stream(
                 _LOG,
                 logging.WARNING,
                 "standing by: no process reads the slot, and this gateway does not take over",
-                slot=slot,
+                slot=name,
                 because=because,
                 waited_s=int(waited_s),
             )
@@ -132,11 +124,11 @@ def start_stream(
                 _LOG,
                 logging.INFO,
                 "standing by: another process reads the slot",
-                slot=slot,
+                slot=name,
                 pid=status.active_pid or "unknown",
                 waited_s=int(waited_s),
             )
-        if stopping():
+        if process.stopping():
             raise StoppedWaiting
-        pause(_LOOK_S)
+        stand_by(_LOOK_S)
         waited_s += _LOOK_S

@@ -9,21 +9,23 @@ from typing import Final
 from gateway.config import Settings
 from gateway.core.background import OnWait
 from gateway.core.failpoints import fail_point
-from gateway.core.lsn import Lsn
+from gateway.core.lsn import Lsn, format_lsn
 from gateway.definitions.ddl.alterations import PREFIXES
 from gateway.definitions.server import SUFFIXES
 from gateway.observe import event
-from gateway.runtime.lifecycle.activation import create_replication_slot
 from gateway.runtime.lifecycle.process import Process
 from gateway.runtime.lifecycle.start_decision import Facts, StartOver
 from gateway.runtime.loop.receiver import Receiver
 from gateway.runtime.planning.ownership import claim_topics
 from gateway.runtime.planning.routes import Outside
 from gateway.runtime.planning.setup import Setup, commit_claim, make_sink, slot_identity
+from gateway.runtime.wait_log import WaitNotice
 from gateway.sink.delivery.committed_state import CommittedState
 from gateway.sink.delivery.sink import TransactionalSink
 from gateway.sink.own_topics.progress import read_progress, read_systems
 from gateway.source.provisioning.own_publications import check_publications, ensure_publications
+from gateway.source.session.blockers import Wait, waits
+from gateway.source.session.connection import connect
 from gateway.source.stream.connection import ReplicationConnection
 from gateway.source.stream.server_position import server_position
 from gateway.source.stream.slot import slot_status
@@ -32,6 +34,8 @@ __all__ = ["OPEN_TIMEOUT_S", "SlotStart"]
 
 _LOG: Final = logging.getLogger(__name__)
 _READ_S: Final = 30.0
+_LOOK_S: Final = 5.0
+_WAITS: Final = "the slot waits for transactions that are still running"
 OPEN_TIMEOUT_S: Final = 60.0
 """Seconds that a producer may take to fence its predecessor."""
 
@@ -45,6 +49,7 @@ class SlotStart:
         setup: Plan, topics and routing of the configuration.
         outside: The connection to the source server, the registry and the evaluator.
         on_wait: Called while waiting for a server.
+        made_at: Consistent point of the slot if this attempt has created it, or None.
     """
 
     process: Process
@@ -52,6 +57,7 @@ class SlotStart:
     setup: Setup
     outside: Outside
     on_wait: OnWait
+    made_at: Lsn | None = None
 
     def facts(self, recovered: CommittedState | None = None) -> Facts:
         """Gather the facts of a start; the server last, because it only moves forward.
@@ -101,7 +107,26 @@ class SlotStart:
         finally:
             sink.close(self.process.close_timeout_s())
         fail_point("start.claimed")
-        return create_replication_slot(self.settings, setup.protocol, self.on_wait)
+        return self._create()
+
+    def _create(self) -> Lsn:
+        """Create the slot; return its consistent point.
+
+        Raises:
+            SlotBusyError: another gateway has created it meanwhile.
+            TransientError: transactions that were running have not ended in time.
+        """
+        dsn, slot = self.settings.source.dsn, self.settings.source.slot
+
+        def look() -> Wait | None:
+            with connect(dsn, statement_timeout_s=_LOOK_S, on_wait=self.on_wait) as connection:
+                return next((w for w in waits(connection, slot) if w.task == "slot"), None)
+
+        with ReplicationConnection(dsn, on_wait=self.on_wait) as replication:
+            two_phase, on_wait = self.setup.protocol.two_phase, WaitNotice(_WAITS, look)
+            point = replication.create_slot(slot, two_phase=two_phase, on_wait=on_wait)
+        event(_LOG, logging.INFO, "slot created", slot=slot, consistent_point=format_lsn(point))
+        return point
 
     def claim(self) -> None:
         """Claim the topics of all subscriptions; refused if they are another gateway's."""
@@ -116,11 +141,9 @@ class SlotStart:
         event(_LOG, logging.WARNING, "starting over", slot=name, because=decision.because)
         commit_claim(sink, setup.facts.timeline, setup.definitions.fingerprint)
         receiver.close()
-        replication = ReplicationConnection(self.settings.source.dsn, on_wait=self.on_wait)
-        try:
+        dsn = self.settings.source.dsn
+        with ReplicationConnection(dsn, on_wait=self.on_wait) as replication:
             replication.drop_slot(name, wait=True)
-        finally:
-            replication.close()
 
     def start(self) -> ReplicationConnection:
         """Start the stream of the slot: from here on no other gateway leads."""

@@ -12,23 +12,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.core.errors import FatalError
-from gateway.core.lsn import Lsn, format_lsn
-from gateway.core.watermark import CopyRequest, CopyState, Watermark
-from gateway.definitions.model import Fault, TableId
-from gateway.definitions.requests import new_partitions, oids_of, released
+from gateway.core.lsn import ZERO_LSN, format_lsn
+from gateway.core.watermark import CopyRequest, CopyState
+from gateway.definitions.requests import new_partitions, released
 from gateway.observe import event
 from gateway.routing import Router
-from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.routing.row.native import why_interpreted
 from gateway.runtime.copy.coordinator import TableCopier
-from gateway.runtime.lifecycle.activation import accept_requests
-from gateway.runtime.lifecycle.process import Process
+from gateway.runtime.lifecycle.activation import accept_requests, put_into_force
+from gateway.runtime.lifecycle.process import Carried, Process
 from gateway.runtime.lifecycle.slot_start import SlotStart
-from gateway.runtime.loop.history_check import HistoryCheck
+from gateway.runtime.lifecycle.start_decision import GoOn
 from gateway.runtime.loop.memory import clear_up
 from gateway.runtime.loop.pipeline import Outcome, Pipeline
 from gateway.runtime.loop.receiver import Receiver
@@ -37,7 +34,6 @@ from gateway.runtime.planning.reload import PreparedDefinitions, Reloader
 from gateway.sink.delivery.batches import why_one_by_one
 from gateway.sink.delivery.sink import TransactionalSink
 from gateway.source.copy.chunk_reader import ChunkReader
-from gateway.source.provisioning.privileges import why_unreadable
 from gateway.transactions import Assembler
 
 __all__ = ["Streaming"]
@@ -45,165 +41,193 @@ __all__ = ["Streaming"]
 _LOG: Final = logging.getLogger(__name__)
 
 
-@dataclass(slots=True, kw_only=True)
 class Streaming:
-    """One run, on a stream that has begun.
+    """The runs of the loop on one stream, which has begun.
 
-    Attributes:
+    It is an object beside `gateway.runtime.lifecycle.attempt.Attempt` because all that it works
+    with is there from its beginning; a start gets that step by step, and may end at each.
+
+    Args:
+        process: State that all attempts share.
+        carried: State for the next attempt.
         slot: The slot, with the setup of the attempt.
-        reader: Reader of the plan, which follows DDL messages.
-        watermark: The watermark that Kafka has committed.
-        done_requests: Names of the requests that have been accepted.
-        faults: Faults of tables that the copy could not read.
-        takeover: Definitions to put into force after `Outcome.REACHED_SWITCH`.
+        going_on: Committed watermark, and the LSN at which the stream begins.
+        accepted: Requests that have been accepted.
     """
 
-    process: Process
-    slot: SlotStart
-    reader: PlanReader
-    routes: RelationRoutes
-    receiver: Receiver
-    sink: TransactionalSink
-    watermark: Watermark
-    done_requests: set[str]
-    takeover: PreparedDefinitions | None = None
-    faults: dict[TableId, Fault] = field(default_factory=dict)
+    def __init__(
+        self,
+        process: Process,
+        carried: Carried,
+        slot: SlotStart,
+        receiver: Receiver,
+        sink: TransactionalSink,
+        going_on: GoOn,
+        accepted: Sequence[CopyRequest],
+    ) -> None:
+        settings, setup, outside = slot.settings, slot.setup, slot.outside
+        self._process = process
+        self._carried = carried
+        self._slot = slot
+        self._receiver = receiver
+        self._sink = sink
+        self._accepted = {request.name for request in accepted}
+        self._reader = PlanReader(
+            settings,
+            outside.connection,
+            setup.definitions,
+            setup.plan,
+            going_on.watermark,
+            before=setup.catalog,
+            reports_ddl=setup.reports_ddl,
+            since=going_on.confirmed_lsn or ZERO_LSN,
+        )
+        self._routes = outside.routes(
+            setup.plan, setup.routing, reader=self._reader, ask_server=carried.ask_server
+        )
+        router = Router(self._routes, setup.routing, answering=receiver.answering)
+        self._assembler = Assembler(
+            version=setup.protocol.version,
+            parallel_streaming=setup.protocol.streaming == "parallel",
+            max_buffer_bytes=settings.limits.max_buffer_bytes,
+            spool_directory=settings.gateway.spool_directory,
+            series=router.routes_series,
+        )
+        self._pipeline = Pipeline(
+            receiver,
+            sink,
+            self._assembler,
+            router,
+            going_on.watermark,
+            [subscription.name for subscription in setup.plan.subscriptions],
+            settings.limits,
+            process.counters,
+            endpos=process.endpos,
+            confirmed_lsn=going_on.confirmed_lsn,
+            stopping=process.stopping,
+            time_is_up=process.time_is_up,
+        )
 
-    def run(self, confirmed_lsn: Lsn | None) -> Outcome:
-        """Stream; return why it ended. `confirmed_lsn` is that of the slot, None for a new one.
+    def run(self) -> Outcome:
+        """Stream; return why it ended.
 
         Raises:
             TransientError: an edge failed.
             FatalError: a person must act.
         """
-        process, setup = self.process, self.slot.setup
-        settings, protocol = self.slot.settings, setup.protocol
+        self._process.standby.lead()
+        self._carried.has_streamed = True
+        # What was lost before is being copied.
+        self._carried.definitions, self._carried.lost = self._slot.setup.definitions, frozenset()
         self._announce()
-        router = Router(self.routes, setup.routing, answering=self.receiver.answering)
-        assembler = Assembler(
-            version=protocol.version,
-            parallel_streaming=protocol.streaming == "parallel",
-            max_buffer_bytes=settings.limits.max_buffer_bytes,
-            spool_directory=settings.gateway.spool_directory,
-            series=router.routes_series,
-        )
-        with closing(assembler):
-            pipeline = Pipeline(
-                self.receiver,
-                self.sink,
-                assembler,
-                router,
-                self.watermark,
-                [subscription.name for subscription in setup.plan.subscriptions],
-                settings.limits,
-                process.counters,
-                endpos=process.endpos,
-                stopping=process.stopping,
-                history=HistoryCheck(self.watermark, confirmed_lsn),
-            )
-            while True:
-                outcome, asked, unfit = self._run(pipeline)
-                if not asked:
-                    return outcome
-                self._accept(asked, unfit)
+        with closing(self._assembler):
+            while (outcome := self._run()) is None:
+                pass
+        self._receiver.finish(self._process.close_timeout_s())
+        return outcome
 
-    def _run(
-        self, pipeline: Pipeline
-    ) -> tuple[Outcome, tuple[CopyRequest, ...], Mapping[str, str]]:
-        """Run the loop once.
-
-        Returns:
-            Why it ended, the requests with which it can go on, and the reasons, by name, for
-            which some of these cannot be used.
-        """
-        setup = self.slot.setup
+    def _run(self) -> Outcome | None:
+        """Run the loop once; None if it goes on, with the copies that were requested."""
+        settings, counters = self._slot.settings, self._process.counters
         with ExitStack() as stack:
-            reloader = stack.enter_context(
-                Reloader(
-                    self.slot.settings,
-                    self.watermark,
-                    setup.plan,
-                    setup.definitions,
-                    counters=self.process.counters,
-                    before=setup.catalog,
-                    reports_ddl=setup.reports_ddl,
-                    stream_plan=self.reader.stream_plan,
-                    names=setup.names,
-                    copies=self._copies,
-                    requested=self.process.reload,
-                    held_looks=self.process.held_looks,
-                    accepted=self.done_requests,
-                )
-            )
-            with self.receiver.answering():
+            reloader = stack.enter_context(self._reloader())
+            with self._receiver.answering():
                 copier = stack.enter_context(self._copier(stack))
-            pipeline.begin(
-                self.watermark,
-                copier,
-                switch=reloader,
-                renew=reloader.is_asked_to_copy,
-            )
-            outcome = pipeline.run()
-            self.watermark = pipeline.durable
-            self.faults |= copier.faults
-            if self.faults and self.slot.settings.definitions.on_table_error == "stop":
-                raise FatalError(next(iter(self.faults.values())).reason)
+            outcome = self._pipeline.run(copier, switch=reloader, renew=reloader.is_asked_to_copy)
+            if copier.faults and settings.definitions.on_table_error == "stop":
+                raise FatalError(next(iter(copier.faults.values())).reason)
             asked = reloader.requests if outcome is Outcome.START_AGAIN else ()
-            if (
-                copier.altered
-                or self.routes.needs_replan
-                or new_partitions(setup.plan, self.watermark.copies)
-                or released(self.watermark.copies, asked) != self.watermark.copies
-            ):
-                asked = ()
-            if outcome is Outcome.REACHED_SWITCH:
-                self.takeover = reloader.prepared()
-            if asked:
+            if asked and not self._needs_new_plan(copier, asked):
                 # The stream goes on, and threads may take their time to end.
-                with self.receiver.answering():
+                with self._receiver.answering():
                     stack.close()
                     clear_up()
-        if not asked:
-            event(
-                _LOG,
-                logging.INFO,
-                outcome.value,
-                watermark=format_lsn(self.watermark.end_lsn),
-                transactions=self.process.counters.transactions,
-                records=self.process.counters.records,
-            )
-        return outcome, asked, reloader.unfit
+                    self._accept(asked, reloader.unfit)
+                return None
+        event(
+            _LOG,
+            logging.INFO,
+            outcome.value,
+            watermark=format_lsn(self._pipeline.durable.end_lsn),
+            transactions=counters.transactions,
+            records=counters.records,
+        )
+        self._carried.faults = {**self._carried.faults, **copier.faults}
+        if outcome is Outcome.REACHED_SWITCH:
+            with self._receiver.answering():
+                self._put_into_force(reloader.prepared())
+        return outcome
+
+    def _needs_new_plan(self, copier: TableCopier, asked: tuple[CopyRequest, ...]) -> bool:
+        """Whether only another attempt can accept the requests."""
+        states = self._pipeline.durable.copies
+        return bool(
+            copier.altered
+            or self._routes.needs_replan
+            or new_partitions(self._slot.setup.plan, states)
+            or released(states, asked) != states
+        )
 
     def _accept(self, asked: tuple[CopyRequest, ...], unfit: Mapping[str, str]) -> None:
-        with self.receiver.answering():
-            self.watermark = accept_requests(
-                self.slot.setup.plan,
-                self.watermark,
-                asked,
-                {},
-                why_unreadable(self.slot.outside.connection, oids_of(self.slot.setup.plan, asked)),
-                self.sink,
-                unfit=unfit,
-                stopping=self.process.stopping,
-            )
-        self.done_requests.update(request.name for request in asked)
+        watermark = accept_requests(
+            self._slot.setup.plan,
+            self._pipeline.durable,
+            asked,
+            self._slot.outside.connection,
+            self._sink,
+            unfit=unfit,
+            stopping=self._process.stopping,
+        )
+        self._pipeline.go_on_from(watermark)
+        self._accepted.update(request.name for request in asked)
+
+    def _put_into_force(self, prepared: PreparedDefinitions) -> None:
+        put_into_force(
+            self._reader.settle(prepared.plan, prepared.definitions, prepared.read_at),
+            prepared.definitions.fingerprint,
+            self._pipeline.durable,
+            self._slot.outside.routes(prepared.plan, prepared.routing),
+            self._sink,
+            reconcile=prepared.reconcile,
+            stopping=self._process.stopping,
+        )
+        self._carried.definitions, self._carried.faults = prepared.definitions, {}
+
+    def _reloader(self) -> Reloader:
+        setup = self._slot.setup
+        return Reloader(
+            self._slot.settings,
+            self._pipeline.durable,
+            setup.plan,
+            setup.definitions,
+            counters=self._process.counters,
+            before=setup.catalog,
+            reports_ddl=setup.reports_ddl,
+            stream_plan=self._reader.stream_plan,
+            names=setup.names,
+            copies=self._copies,
+            requested=self._process.reload,
+            held_looks=self._process.held_looks,
+            accepted=self._accepted,
+        )
 
     def _copies(self) -> Sequence[CopyState]:
         """Return the states of all copies, for other threads."""
-        posted = self.process.counters.posted
+        posted = self._process.counters.posted
         loop = None if posted is None else posted.loop
-        return self.watermark.copies if loop is None else loop.copies
+        return self._pipeline.durable.copies if loop is None else loop.copies
 
     def _announce(self) -> None:
-        protocol, plan = self.slot.setup.protocol, self.slot.setup.plan
-        self.process.counters.durable_lsn = self.watermark.end_lsn
+        setup, counters = self._slot.setup, self._process.counters
+        protocol, muted = setup.protocol, setup.routing.muted
+        counters.durable_lsn = self._pipeline.durable.end_lsn
         why, one_by_one = why_interpreted(), why_one_by_one()
         event(
             _LOG,
             logging.INFO,
             "streaming",
-            slot=self.slot.settings.source.slot,
-            watermark=format_lsn(self.watermark.end_lsn),
+            slot=self._slot.settings.source.slot,
+            watermark=format_lsn(counters.durable_lsn),
             protocol=protocol.version,
             streaming=protocol.streaming,
             two_phase=protocol.two_phase,
@@ -211,12 +235,13 @@ class Streaming:
             rows="compiled" if why is None else f"interpreted: {why}",
             producing="compiled" if one_by_one is None else f"one by one: {one_by_one}",
         )
-        self.process.counters.filters = {
-            (p.subscription, str(plan.tables[p.target_oid])): self.routes.filters.evaluators(p)
-            for p in plan.publishes
+        evaluators = self._routes.filters.evaluators
+        counters.filters = {
+            (p.subscription, str(setup.plan.tables[p.target_oid])): evaluators(p)
+            for p in setup.plan.publishes
         }
-        for name, because in self.slot.setup.routing.muted.items():
-            if self.process.counters.muted.get(name) != because:
+        for name, because in muted.items():
+            if counters.muted.get(name) != because:
                 event(
                     _LOG,
                     logging.ERROR,
@@ -224,25 +249,25 @@ class Streaming:
                     subscription=name,
                     because=because,
                 )
-        self.process.counters.muted = self.slot.setup.routing.muted
-        self.process.counters.set_away("")
-        self.process.counters.set_denied(None)
-        self.process.counters.enter("streaming")
+        counters.muted = muted
+        counters.set_away("")
+        counters.set_denied(None)
+        counters.enter("streaming")
 
     def _copier(self, stack: ExitStack) -> TableCopier:
-        settings, evaluator = self.slot.settings, None
-        copying = any(not state.is_settled for state in self.watermark.copies)
-        if copying and self.routes.filters.ask_server:
+        settings, evaluator = self._slot.settings, None
+        copying = any(not state.is_settled for state in self._pipeline.durable.copies)
+        if copying and self._routes.filters.ask_server:
             # The stream has its own, which may be busy with another transaction.
-            evaluator = stack.enter_context(closing(self.process.evaluator(self.slot.on_wait)))
+            evaluator = stack.enter_context(closing(self._process.evaluator(self._slot.on_wait)))
             evaluator.open()
         return TableCopier(
-            self.slot.setup.plan,
-            self.watermark.copies,
-            self.routes,
-            self.slot.setup.routing,
+            self._slot.setup.plan,
+            self._pipeline.durable.copies,
+            self._routes,
+            self._slot.setup.routing,
             settings.copy,
-            self.process.counters,
+            self._process.counters,
             open_reader=lambda on_wait: ChunkReader(
                 settings.source.dsn,
                 slot=settings.source.slot,
@@ -250,5 +275,5 @@ class Streaming:
                 spool_directory=settings.gateway.spool_directory,
             ),
             evaluator=evaluator,
-            report=self.process.report_copy,
+            report=self._process.report_copy,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import Enum
 
 from gateway.core.lsn import Lsn
+from gateway.core.watermark import Watermark
 from gateway.runtime.loop.history_check import HistoryCheck
 from gateway.runtime.loop.transaction_queue import Item, end_of
 from gateway.transactions import PreparedTransaction, RolledBack, Series, Transaction
@@ -30,18 +31,17 @@ class Admission:
     """Admission of the events of one stream, from its beginning.
 
     Args:
-        started_at: LSN until which everything is in Kafka.
-        history: Refuses a stream that does not continue what Kafka has.
+        watermark: Watermark in Kafka; a stream that does not continue its history is refused.
+        confirmed_lsn: The slot's position at the stream's start; None: the slot is new.
 
     Attributes:
         received_lsn: Everything that commits before it has been received.
     """
 
-    def __init__(self, started_at: Lsn, history: HistoryCheck) -> None:
-        self._started_at = started_at
-        self._history = history
+    def __init__(self, watermark: Watermark, confirmed_lsn: Lsn | None) -> None:
+        self._history = HistoryCheck(watermark, confirmed_lsn)
         self._holds = PrepareHolds()
-        self.received_lsn = started_at
+        self._started_at = self.received_lsn = watermark.end_lsn
 
     def judge(self, event: Item | Series, limit: Lsn | None) -> Disposition:
         """Return what is done with the next event of the stream.

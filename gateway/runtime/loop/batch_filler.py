@@ -20,12 +20,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class BatchFiller:
-    """Moves records from `queue` and `copier` to `commits`; one transaction or placement at a time.
-
-    Attributes:
-        copier: Source of the rows of copies, or None.
-        copies_wait: Whether rows of copies may wait for which the batch has no room.
-    """
+    """Moves records from `queue` and `copier` to `commits`, a piece at a time."""
 
     def __init__(
         self,
@@ -39,12 +34,12 @@ class BatchFiller:
         self._router = router
         self._commits = commits
         self._counters = counters
-        self.copier = copier
+        self._copier = copier
         self._routing: Iterator[list[Record]] | None = None
         self._ahead: list[Record] | None = None  # its next piece, where that has been asked for
         self._routed: Transaction | None = None
         self._placing: Iterator[list[Record]] | None = None
-        self.copies_wait = False
+        self._copies_wait = False  # for room in the batch, if there are any
 
     @property
     def routing(self) -> bool:
@@ -93,7 +88,7 @@ class BatchFiller:
         routable = routable and self._router.awaits is None
         if (routable or self.placing) and not self._commits.is_full:
             return True
-        return self.copies_wait and self.accepts_copies(draining=draining)
+        return self._copies_wait and self.accepts_copies(draining=draining)
 
     def accepts_copies(self, *, draining: bool) -> bool:
         """Whether the copier is asked now; its edge must not be waited for when it is not."""
@@ -102,14 +97,14 @@ class BatchFiller:
 
     def _place(self, received_lsn: Lsn) -> None:
         """Begin with rows of a copy whose place is here: after what is routed, before the queue."""
-        if self.copier is None:
+        if self._copier is None:
             return
         room = self._commits.room_for_copies
-        self.copies_wait = room <= 0
-        if self.copies_wait:
+        self._copies_wait = room <= 0
+        if self._copies_wait:
             return
         until = self._queue.next_lsn or received_lsn
-        placement = self.copier.place(self._commits.routed_lsn, until, room)
+        placement = self._copier.place(self._commits.routed_lsn, until, room)
         if placement is not None:
             self._placing = placement.records
             self._commits.reach(placement.lsn)
@@ -146,7 +141,7 @@ class BatchFiller:
     def _route_series(self) -> bool:
         """Route a series of short transactions at once, unless rows of copies may come between."""
         series = self._queue.series
-        if series is None or (self.copier is not None and self.copier.unfinished):
+        if series is None or (self._copier is not None and self._copier.unfinished):
             return False
         commit_time = series.commit_time
         routed = self._router.route_series(series, self._commits.room)

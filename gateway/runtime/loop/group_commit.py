@@ -24,7 +24,7 @@ from gateway.core.lsn import Lsn, format_lsn
 from gateway.core.records import RESENDABLE, Batch, Cut, Feed, Record
 from gateway.core.watermark import CopyState, LastCommit, Refusal, Watermark
 from gateway.routing.short_transactions import RoutedSeries
-from gateway.runtime.loop.commit_cost import MEASURED, CommitCost, Gathered, Handover
+from gateway.runtime.loop.commit_cost import MEASURED, Gathered, Handover
 from gateway.runtime.loop.progress_markers import ProgressMarkers
 from gateway.transactions import Transaction
 
@@ -46,12 +46,12 @@ class _Gathering:
         last: The last transaction that ends inside and changes rows.
     """
 
-    records: list[Record]
-    size: int
     end_lsn: Lsn
-    whole: bool
-    since: float
     most: int
+    whole: bool = True
+    since: float = 0.0
+    records: list[Record] = field(default_factory=list)
+    size: int = 0
     partitions: int = 0
     copied: int = 0
     commit_time: int | None = None
@@ -60,6 +60,25 @@ class _Gathering:
     def count_partitions(self) -> None:
         """Count the partitions that the records are for, which takes half a millisecond."""
         self.partitions = len(set(map(place_of, self.records)))
+
+
+@dataclass(slots=True)
+class _KafkaTransaction:
+    """The Kafka transaction that a batch belongs to.
+
+    Attributes:
+        pieces: Number of its batches that were handed over as pieces.
+        in_pieces: Number of records in those.
+        opened_at: Time of the first of those records, by the loop's clock.
+        largest: The largest source transaction inside.
+        oldest: Commit time, at the source, of the first transaction inside.
+    """
+
+    pieces: int = 0
+    in_pieces: int = 0
+    opened_at: float = 0.0
+    largest: Transaction | None = None
+    oldest: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +122,6 @@ class GroupCommit:
         watermark: The watermark that Kafka has committed.
         subscriptions: Subscriptions that get PROGRESS markers.
         clock: Seconds, monotonic.
-        cost: Decides when a batch is ready.
 
     Attributes:
         durable: The watermark that Kafka has committed.
@@ -115,25 +133,17 @@ class GroupCommit:
         subscriptions: Sequence[str],
         limits: LimitsTable,
         clock: Callable[[], float],
-        cost: CommitCost = MEASURED,
     ) -> None:
         self._limits = limits
         self._usual = limits.max_batch_records
         self._clock = clock
-        self._cost = cost
         self.durable = watermark
-        self._batch = _Gathering([], 0, watermark.end_lsn, True, 0.0, self._usual)
-        self._pieces = 0  # of a Kafka transaction that is open
-        self._in_pieces, self._opened_at = 0, 0.0  # how many records, and since when
-        # Of the Kafka transaction that is gathered, and of the one that is being committed.
-        self._largest: Transaction | None = None
-        self._committing: Transaction | None = None
-        self._mixed_records = cost.least_copied
-        self._began_at = -cost.quiet_s
+        self._batch = _Gathering(watermark.end_lsn, self._usual)
+        self._open = _KafkaTransaction()
+        self._committing = _KafkaTransaction()  # an empty one if none is
+        self._mixed_records = MEASURED.least_copied
+        self._began_at = -MEASURED.quiet_s
         self._handed_over = 0.0, 0  # when, and how much of it is of copies
-        # Commit time of the first source transaction in each of the two.
-        self._oldest: int | None = None
-        self._oldest_committing: int | None = None
         self._progress = ProgressMarkers(subscriptions, limits.progress_interval_s, clock)
 
     def go_on_from(self, watermark: Watermark) -> None:
@@ -159,7 +169,8 @@ class GroupCommit:
     @property
     def oldest(self) -> int | None:
         """Commit time, at the source, of the first transaction that is routed and not in Kafka."""
-        return self._oldest if self._oldest_committing is None else self._oldest_committing
+        committing = self._committing.oldest
+        return self._open.oldest if committing is None else committing
 
     @property
     def is_full(self) -> bool:
@@ -189,12 +200,12 @@ class GroupCommit:
     @property
     def is_quiet(self) -> bool:
         """Whether no transactions come that would wait for a batch."""
-        return self._clock() - self._began_at >= self._cost.quiet_s
+        return self._clock() - self._began_at >= MEASURED.quiet_s
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing is gathered, and no Kafka transaction is open."""
-        return not self._batch.records and not self._pieces
+        return not self._batch.records and not self._open.pieces
 
     def add(self, records: list[Record], *, whole: bool = True) -> None:
         """Add records; `whole` unless more of the same transaction follow."""
@@ -207,7 +218,7 @@ class GroupCommit:
         batch.size += sum(map(len, filter(None, map(value_of, records))))
         if len(batch.records) >= batch.most and not batch.partitions and not batch.copied:
             batch.count_partitions()
-            batch.most = self._cost.batch_records(self._usual, batch.partitions)
+            batch.most = MEASURED.batch_records(self._usual, batch.partitions)
 
     def add_copied(self, records: list[Record]) -> None:
         """Add records of a copy."""
@@ -220,11 +231,10 @@ class GroupCommit:
 
     def begin(self, transaction: Transaction) -> None:
         """Note which transaction is being routed, for the error when Kafka finds it too large."""
-        self._began_at = self._clock()
-        if self._oldest is None:
-            self._oldest = transaction.commit_time
-        if self._largest is None or transaction.byte_size > self._largest.byte_size:
-            self._largest = transaction
+        self._begin(transaction.commit_time)
+        largest = self._open.largest
+        if largest is None or transaction.byte_size > largest.byte_size:
+            self._open.largest = transaction
 
     def finish(self, transaction: Transaction) -> None:
         """Note that all records of `transaction` have been added."""
@@ -238,18 +248,21 @@ class GroupCommit:
 
     def add_series(self, routed: RoutedSeries, oldest: int) -> None:
         """Add whole transactions, of which the first was committed at `oldest`."""
-        self._began_at = self._clock()
-        if self._oldest is None:
-            self._oldest = oldest
+        self._begin(oldest)
         self.add(routed.records)
         self.reach(routed.end_lsn)
         self._batch.commit_time = routed.last.commit_time
         self._batch.last = routed.last
 
+    def _begin(self, commit_time: int) -> None:
+        self._began_at = self._clock()
+        if self._open.oldest is None:
+            self._open.oldest = commit_time
+
     def next_batch(self, turn: Turn) -> Batch | None:
         """Return the batch to give to the sink, which is free, or None."""
-        batch, had_pieces = self._batch, self._pieces > 0
-        handover = self._cost.decide(
+        batch, transaction = self._batch, self._open
+        handover = MEASURED.decide(
             self._gathered(turn.waiting),
             self._clock(),
             max_age_s=self._limits.max_batch_ms / 1000,
@@ -261,18 +274,18 @@ class GroupCommit:
         if handover in (Handover.PIECE, Handover.ONE_OF_MANY):
             kept = handover is Handover.PIECE and batch.most == self._usual
             made = Batch(batch.records, kept=kept and not self._is_surely_large())
-            if not self._pieces:
-                self._opened_at = batch.since
-            self._pieces += 1
-            self._in_pieces += len(batch.records)
+            if not transaction.pieces:
+                transaction.opened_at = batch.since
+            transaction.pieces += 1
+            transaction.in_pieces += len(batch.records)
         elif handover is Handover.COMMIT or self.is_progress_due(turn):
             made = self._last_piece(batch, turn)
         else:
             return None
         now = self._clock()
         # A piece has no duration of its own: it is committed later, or with others.
-        self._handed_over = now, 0 if self._pieces or had_pieces else batch.copied
-        self._batch = _Gathering([], 0, batch.end_lsn, batch.whole, now, self._usual)
+        self._handed_over = now, 0 if transaction.pieces else batch.copied
+        self._batch = _Gathering(batch.end_lsn, self._usual, whole=batch.whole, since=now)
         return made
 
     def _gathered(self, waiting: bool) -> Gathered:
@@ -282,19 +295,19 @@ class GroupCommit:
         return Gathered(
             len(batch.records),
             batch.since,
-            batch.copied,
-            batch.partitions,
-            full,
-            batch.whole,
-            self._pieces,
-            self._in_pieces,
-            self._opened_at,
+            copied=batch.copied,
+            partitions=batch.partitions,
+            full=full,
+            whole=batch.whole,
+            pieces=self._open.pieces,
+            in_pieces=self._open.in_pieces,
+            opened_at=self._open.opened_at,
         )
 
     def _is_surely_large(self) -> bool:
         """Whether more pieces are likely to come than the sink keeps."""
-        most = RESENDABLE * self._usual
-        return self._largest is not None and self._largest.message_count > most
+        largest = self._open.largest
+        return largest is not None and largest.message_count > RESENDABLE * self._usual
 
     def _last_piece(self, batch: _Gathering, turn: Turn) -> Batch:
         """Return the batch that commits the Kafka transaction."""
@@ -305,9 +318,7 @@ class GroupCommit:
         idle = self._progress.lagging(published, everyone=turn.hurry)
         self._progress.end_turns()
         self._progress.mark(idle, turn.ended, published)
-        self._pieces = self._in_pieces = 0
-        self._committing, self._largest = self._largest, None
-        self._oldest_committing, self._oldest = self._oldest, None
+        self._committing, self._open = self._open, _KafkaTransaction()
         watermark = replace(
             self.durable,
             end_lsn=batch.end_lsn,
@@ -320,19 +331,18 @@ class GroupCommit:
     def collected(self, batch: Batch) -> bool:
         """Note that the sink has finished `batch`; return whether a watermark is committed."""
         since, copied = self._handed_over
-        self._mixed_records = self._cost.mixed_records(
+        self._mixed_records = MEASURED.mixed_records(
             self._mixed_records, copied, self._clock() - since, self._usual
         )
         if batch.watermark is None:
             return False
-        self._committing = None
-        self._oldest_committing = None
+        self._committing = _KafkaTransaction()
         self.durable = batch.watermark
         return True
 
     def explained(self, error: KafkaTransactionTimeout) -> KafkaTransactionTimeout:
         """Return `error` with the largest source transaction that did not fit, if there is one."""
-        if (large := self._committing or self._largest) is None:
+        if (large := self._committing.largest or self._open.largest) is None:
             return error
         return KafkaTransactionTimeout(
             f"transaction {large.xid} ({large.message_count} messages, {large.byte_size} "
@@ -359,8 +369,6 @@ class GroupCommit:
         if self._batch.records:
             max_age_s, gathered = self._limits.max_batch_ms / 1000, self._gathered(turn.waiting)
             due.append(
-                self._cost.due_at(
-                    gathered, self._clock(), max_age_s=max_age_s, waiting=turn.waiting
-                )
+                MEASURED.due_at(gathered, self._clock(), max_age_s=max_age_s, waiting=turn.waiting)
             )
         return [at for at in due if at is not None]

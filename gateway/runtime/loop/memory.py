@@ -41,8 +41,8 @@ def rare_collections() -> Iterator[None]:
 def give_back_large_blocks() -> None:
     """Let the C library return each large block when it is freed, and use one heap.
 
-    By itself glibc raises its threshold with each large block that is freed. And each attempt has
-    threads of its own, whose heaps grew by 0.8 MB an attempt, up to 30 MB. To be called once in a
+    By itself glibc raises its threshold with each large block that is freed, and the heaps of the
+    threads of ended attempts grew by 0.8 MB an attempt, up to 30 MB. To be called once in a
     process, before its threads begin.
     """
     with suppress(AttributeError, OSError):  # another C library
@@ -53,9 +53,8 @@ def give_back_large_blocks() -> None:
 def clear_up() -> None:
     """Free cycles of ended objects, which would stay with their clients' sockets.
 
-    Freed memory is returned to the system as well, if the C library can: each attempt has threads
-    of its own, and glibc serves them from heaps of their own. The next attempt uses others, and a
-    gateway that is cut off again and again would grow, with less and less of it in use.
+    Freed memory is returned to the system as well, if the C library can: a gateway that is cut off
+    again and again would grow, with less and less of it in use.
     """
     gc.collect()
     with suppress(AttributeError, OSError):  # another C library

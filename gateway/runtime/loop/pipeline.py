@@ -36,7 +36,6 @@ from gateway.observe import Counters, LoopState
 from gateway.runtime.loop.admission import Admission, Disposition
 from gateway.runtime.loop.batch_filler import BatchFiller
 from gateway.runtime.loop.group_commit import GroupCommit, Turn
-from gateway.runtime.loop.history_check import HistoryCheck
 from gateway.runtime.loop.memory import rare_collections
 from gateway.runtime.loop.receiver import Receiver
 from gateway.runtime.loop.reporter import Reporter, unix_time
@@ -53,10 +52,7 @@ from gateway.transactions import (
     Transaction,
 )
 
-__all__ = ["GRACE", "Outcome", "Pipeline"]
-
-GRACE: Final = 0.8
-"""The part of `shutdown_timeout_s` for what is complete; the rest is for closing."""
+__all__ = ["Outcome", "Pipeline"]
 
 RECORDS_PER_TURN: Final = 2_000
 """Records routed before the sink and the clock are looked at again."""
@@ -85,11 +81,9 @@ class Pipeline:
             dropped.
         subscriptions: Subscriptions that get PROGRESS markers.
         endpos: Publish every transaction with ``end_lsn`` <= this and none after, then end.
+        confirmed_lsn: The slot's position at the stream's start; None: the slot is new.
         stopping: Called once per turn; on True the loop commits what is complete, and ends.
-        switch: Asked once per turn; its point ends the loop as an earlier endpos would.
-        renew: Called once per turn; True ends the loop, so that it is started again.
-        copier: Copies tables meanwhile. Until it has finished, endpos does not end the loop.
-        history: Refuses a stream that does not continue what Kafka has.
+        time_is_up: Called once per turn; on True the loop ends at once.
         clock: Seconds, monotonic.
     """
 
@@ -105,11 +99,9 @@ class Pipeline:
         counters: Counters,
         *,
         endpos: Lsn | None = None,
+        confirmed_lsn: Lsn | None = None,
         stopping: Callable[[], bool] = lambda: False,
-        switch: Switch | None = None,
-        renew: Callable[[], bool] = lambda: False,
-        copier: Copier | None = None,
-        history: HistoryCheck | None = None,
+        time_is_up: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._receiver = receiver
@@ -119,60 +111,51 @@ class Pipeline:
         self._limits = limits
         self._counters = counters
         self._stopping = stopping
-        self._switch = switch
-        self._renew = renew
+        self._time_is_up = time_is_up
         self._clock = clock
-
-        self._copier = copier
         self._reporter = Reporter(counters, router, clock)
         self._commits = GroupCommit(watermark, subscriptions, limits, clock)
         self._queue = TransactionQueue()
-        self._filler = BatchFiller(self._queue, router, self._commits, counters, copier)
-        self._admission = Admission(watermark.end_lsn, history or HistoryCheck(watermark, None))
+        self._admission = Admission(watermark, confirmed_lsn)
         self._position = StreamPosition(watermark.end_lsn, endpos)
-        self._draining = False
         self._next_feedback = clock()
         self._asked_at = 0.0
 
-    def begin(
+    def run(
         self,
-        watermark: Watermark,
-        copier: Copier,
+        copier: Copier | None = None,
         *,
-        switch: Switch | None,
-        renew: Callable[[], bool],
-    ) -> None:
-        """Prepare to run, for the first time or where the loop ended with `Outcome.START_AGAIN`.
+        switch: Switch | None = None,
+        renew: Callable[[], bool] = lambda: False,
+    ) -> Outcome:
+        """Replicate; return why it ended. Everything complete is committed then.
+
+        After `Outcome.START_AGAIN` it can be called again, and goes on where it ended.
 
         Args:
-            watermark: Watermark in Kafka, at the position where the loop ended.
-            copier: Copier made for that position.
-            switch: As in the constructor.
-            renew: As in the constructor.
-        """
-        self._copier, self._switch, self._renew = copier, switch, renew
-        self._filler.copier = copier
-        self._commits.go_on_from(watermark)
-        self._draining = False
-
-    def run(self) -> Outcome:
-        """Replicate; return why it ended. Everything complete is committed then.
+            copier: Copies tables meanwhile. Until it has finished, endpos does not end the loop.
+            switch: Asked once per turn; its point ends the loop as an earlier endpos would.
+            renew: Called once per turn; True ends the loop, so that it is started again.
 
         Raises:
             TransientError: an edge failed; start again from the watermark in Kafka.
             FatalError: a person must act; nothing was acknowledged past the watermark.
         """
+        self._copier, self._switch, self._renew = copier, switch, renew
+        self._filler = BatchFiller(self._queue, self._router, self._commits, self._counters, copier)
+        self._draining = False
         with rare_collections():
             return self._run()
 
+    def go_on_from(self, watermark: Watermark) -> None:
+        """Continue from a watermark that was committed elsewhere since `run` ended."""
+        self._commits.go_on_from(watermark)
+
     def _run(self) -> Outcome:
         self._feed_back(reply_requested=True)
-        deadline: float | None = None
         while True:
-            self._draining = self._draining or self._position.passed or self._needs_new_plan()
-            if deadline is None and self._stopping():
-                self._draining = True
-                deadline = self._clock() + GRACE * self._limits.shutdown_timeout_s
+            stopping = self._stopping()
+            self._draining |= stopping or self._position.passed or self._needs_new_plan()
             received = self._receive()
             self._route()
             self._collect()
@@ -182,7 +165,7 @@ class Pipeline:
             if self._draining and self._is_drained():
                 self._feed_back()
                 return self._outcome()
-            if deadline is not None and self._clock() > deadline:
+            if self._time_is_up():
                 return Outcome.STOPPED  # closing the sink aborts what is not committed
             asks = self._awaits_place()
             if asks:
@@ -323,26 +306,24 @@ class Pipeline:
         """Hand the batch over when the sink is free and it is time."""
         if self._sink.busy or (batch := self._commits.next_batch(self._turn(idle=idle))) is None:
             return
-        self._counters.records += len(batch.records)
-        self._reporter.hand_over(len(batch.records))
-        if batch.watermark is not None:
-            self._reporter.commit()
+        commits = batch.watermark is not None
+        self._reporter.hand_over(len(batch.records), commits=commits)
         self._sink.submit(batch)
-        if batch.watermark is None:
+        if not commits:
             fail_point("pipeline.piece_submitted")
 
     def _turn(self, *, idle: bool = False) -> Turn:
         return Turn(
             self._position.reached,
             self._position.published,
-            idle,
-            bool(self._queue),
-            self._filler.routing,
-            self._draining,
-            None if self._copier is None else self._copier.states(),
-            self._counters.refusal,
-            self._router.ended,
-            self._router.feeds,
+            idle=idle,
+            waiting=bool(self._queue),
+            routing=self._filler.routing,
+            hurry=self._draining,
+            copies=None if self._copier is None else self._copier.states(),
+            refusal=self._counters.refusal,
+            ended=self._router.ended,
+            feeds=self._router.feeds,
         )
 
     def _flush_lsn(self) -> Lsn:
@@ -374,11 +355,8 @@ class Pipeline:
         return not busy and self._commits.is_empty
 
     def _state(self) -> LoopState:
-        oldest = self._commits.oldest
-        if oldest is None:
-            oldest = self._filler.commit_time
-        if oldest is None:
-            oldest = self._queue.oldest
+        times = (self._commits.oldest, self._filler.commit_time, self._queue.oldest)
+        oldest = next((at for at in times if at is not None), None)
         in_memory, on_disk = self._assembler.sizes()
         return LoopState(
             at=time.time(),

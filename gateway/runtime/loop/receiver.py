@@ -70,6 +70,7 @@ class Receiver(Closing):
 
     Attributes:
         heard_at: Time of the last message from the server, by that clock.
+        silent_for_s: Seconds of silence after which the server counts as lost; 0 for never.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Receiver(Closing):
         self._flush_lsn = ZERO_LSN
         self._received_lsn = ZERO_LSN
         self.heard_at = clock()
+        self.silent_for_s = source.silent_for_s
 
     def fileno(self) -> int:
         """Readable when the server has sent something.
@@ -116,11 +118,6 @@ class Receiver(Closing):
     def spooled(self) -> int:
         """Bytes on disk that wait to be received."""
         return self._disk_queue.size
-
-    @property
-    def silent_for_s(self) -> float:
-        """Seconds of silence after which the server counts as lost; 0 for never."""
-        return self._source.silent_for_s
 
     def receive(self) -> Sequence[bytes]:
         """Return the next frames of the stream, a bounded number of them, without waiting.

@@ -44,15 +44,13 @@ class Reporter:
         """Whether it is time to `post`."""
         return self._clock() >= self._next_post
 
-    def hand_over(self, records: int) -> None:
-        """Note that a piece of a Kafka transaction goes to the sink."""
+    def hand_over(self, records: int, *, commits: bool) -> None:
+        """Note that a piece of a Kafka transaction goes to the sink, which `commits` all of it."""
         if not self._records:
             self._began = self._clock()
         self._records += records
-
-    def commit(self) -> None:
-        """Note that the piece handed over last is to be committed, with all before it."""
-        if self._clock() >= self._next_tally:
+        self._counters.records += records
+        if commits and self._clock() >= self._next_tally:
             self._committing = self._router.tally()
             self._next_tally = self._clock() + _EVERY_S
 

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 
 from gateway.core.errors import ConfigError
 from gateway.definitions.model import SubscriptionDefinition
+from gateway.source.stream.connection import highest_protocol_version
 
 __all__ = ["Protocol", "negotiate", "wants_binary"]
 
@@ -29,14 +30,6 @@ class Protocol:
     binary: bool = False
 
 
-def _highest_version(server_version: int) -> int:
-    """Return the newest pgoutput protocol of a server: 2 in 14, 3 in 15, 4 from 16 on.
-
-    Source: PostgreSQL manual, "Logical Streaming Replication Parameters".
-    """
-    return 4 if server_version >= 160000 else 3 if server_version >= 150000 else 2
-
-
 def negotiate(subscriptions: Sequence[SubscriptionDefinition], server_version: int) -> Protocol:
     """Choose the protocol version and its options; one slot serves all subscriptions.
 
@@ -51,7 +44,7 @@ def negotiate(subscriptions: Sequence[SubscriptionDefinition], server_version: i
     Raises:
         ConfigError: two_phase on a server that does not have it.
     """
-    version = _highest_version(server_version)
+    version = highest_protocol_version(server_version)
     wanted = {subscription.streaming for subscription in subscriptions}
     streaming: StreamingMode = "off"
     if version >= 4 and "parallel" in wanted:

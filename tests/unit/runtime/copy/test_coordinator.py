@@ -295,11 +295,10 @@ class Attempt:
                 LimitsTable(max_batch_ms=1, max_batch_records=self.random.choice((1, 2, 10_000))),
                 Counters(),
                 stopping=stopping,
-                copier=copier,
             )
             outcome = None
             with copier, suppress(TransientError):
-                outcome = pipeline.run()
+                outcome = pipeline.run(copier)
             for batch in sink.committed:
                 self.records += batch.records
                 assert batch.watermark is not None

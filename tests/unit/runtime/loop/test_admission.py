@@ -11,7 +11,6 @@ from gateway.core.lsn import Lsn
 from gateway.core.watermark import LastCommit, Watermark
 from gateway.pgoutput.messages import LogicalMessage
 from gateway.runtime.loop.admission import Admission, Disposition
-from gateway.runtime.loop.history_check import HistoryCheck
 from gateway.runtime.loop.transaction_queue import Item
 from gateway.transactions import (
     Assembler,
@@ -31,7 +30,7 @@ LAST = LastCommit(Lsn(990), 6, 0)
 def admission(last: LastCommit | None = None, confirmed: int | None = None) -> Admission:
     watermark = Watermark(START, 1, "f", (), last)
     slot = None if confirmed is None else Lsn(confirmed)
-    return Admission(START, HistoryCheck(watermark, slot))
+    return Admission(watermark, slot)
 
 
 def one(commit_lsn: int, *, series: bool = False) -> Transaction | Series:

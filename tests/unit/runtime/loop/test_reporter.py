@@ -36,8 +36,7 @@ def test_rows_count_when_they_are_committed() -> None:
     report, router, counters, clock = reporter()
     router.count(5, insert=3, update=1)
 
-    report.hand_over(4)
-    report.commit()
+    report.hand_over(4, commits=True)
     assert counters.rows == {}
     clock.advance(0.2)
     report.committed()
@@ -51,9 +50,8 @@ def test_rows_count_when_they_are_committed() -> None:
 def test_a_kafka_transaction_in_pieces_is_one_commit() -> None:
     report, _, counters, _ = reporter()
 
-    report.hand_over(1_000)
-    report.hand_over(500)
-    report.commit()
+    report.hand_over(1_000, commits=False)
+    report.hand_over(500, commits=True)
     report.committed()
 
     assert (counters.commit_records.total, sum(counters.commit_records.counts)) == (1_500, 1)
@@ -62,12 +60,10 @@ def test_a_kafka_transaction_in_pieces_is_one_commit() -> None:
 def test_the_rest_counts_as_soon_as_nothing_is_under_way() -> None:
     report, router, counters, _ = reporter()
     router.count(1, insert=1)
-    report.hand_over(1)
-    report.commit()
+    report.hand_over(1, commits=True)
     report.committed()
     router.count(4, insert=2, copy=7)
-    report.hand_over(1)
-    report.commit()  # too soon for another look at all tables
+    report.hand_over(1, commits=True)  # too soon for another look at all tables
     report.committed()
     assert counters.rows[*T, "insert"] == 1
 

@@ -10,10 +10,8 @@ from gateway.config import LimitsTable
 from gateway.core.lsn import Lsn
 from gateway.core.watermark import Watermark
 from gateway.observe import Counters
-from gateway.runtime.loop.history_check import HistoryCheck
 from gateway.runtime.loop.pipeline import Pipeline
 from gateway.runtime.loop.receiver import Receiver
-from gateway.runtime.ports import Switch
 from gateway.transactions import Assembler
 from tests.support.gateway.fakes import FakeRouter, FakeSink, FakeSource, ManualClock
 from tests.support.gateway.pipeline_scene import (
@@ -39,7 +37,7 @@ def bench(request: pytest.FixtureRequest) -> Iterator[BenchFactory]:
         routed: Sequence[str] = ("s",),
         stop_after: int = 20,
         stop_at: int | None = None,
-        switch: Switch | None = None,
+        give_up_after: int | None = None,
         confirmed: int | None = None,
         series: bool = True,
     ) -> Bench:
@@ -56,9 +54,11 @@ def bench(request: pytest.FixtureRequest) -> Iterator[BenchFactory]:
                 return pipeline.durable.end_lsn >= stop_at
             return asked > len(turns) + stop_after
 
+        def time_is_up() -> bool:
+            return give_up_after is not None and asked > len(turns) + give_up_after
+
         receiver = Receiver(source, clock=clock)
         watermark = Watermark(START, 1, "f", (), LAST)
-        history = HistoryCheck(watermark, None if confirmed is None else Lsn(confirmed))
         pipeline = Pipeline(
             receiver,
             used,
@@ -69,9 +69,9 @@ def bench(request: pytest.FixtureRequest) -> Iterator[BenchFactory]:
             limits or LimitsTable(),
             counters,
             endpos=None if endpos is None else Lsn(endpos),
+            confirmed_lsn=None if confirmed is None else Lsn(confirmed),
             stopping=stopping,
-            switch=switch,
-            history=history,
+            time_is_up=time_is_up,
             clock=clock,
         )
         made.append(Bench(source, receiver, used, router, pipeline, clock, counters))

@@ -130,8 +130,8 @@ def test_stop_commits_what_is_complete_and_leaves_the_rest(bench: BenchFactory) 
 
 
 def test_stop_gives_up_when_the_sink_does_not_commit_in_time(bench: BenchFactory) -> None:
-    limits = LimitsTable(shutdown_timeout_s=0.2)
-    b = bench([transaction(7, 2000)], sink=FakeSink(delay=10**9), limits=limits, stop_after=0)
+    sink = FakeSink(delay=10**9)
+    b = bench([transaction(7, 2000)], sink=sink, stop_after=0, give_up_after=20)
 
     assert b.pipeline.run() is Outcome.STOPPED
 

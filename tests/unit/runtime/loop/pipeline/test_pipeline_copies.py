@@ -56,10 +56,9 @@ def run(sink: FakeSink, request: pytest.FixtureRequest) -> Iterator[Run]:
                 Counters(),
                 endpos=None if endpos is None else Lsn(endpos),
                 stopping=stopping,
-                copier=copier,
                 clock=ManualClock(),
             )
-            outcome = pipeline.run()
+            outcome = pipeline.run(copier)
             return outcome, [r[3] or b"" for batch in sink.committed for r in batch.records]
 
         yield run
@@ -204,9 +203,8 @@ def test_rows_that_wait_for_a_batch_do_not_keep_the_loop_awake(
             LimitsTable(),
             Counters(),
             stopping=stopping,
-            copier=stack.enter_context(closing(copier)),
             clock=clock,
-        ).run()
+        ).run(stack.enter_context(closing(copier)))
 
     assert waits > 90
 
@@ -248,14 +246,12 @@ def test_a_second_run_goes_on_in_the_middle_of_a_transaction_with_another_copier
             stopping=stopping,
             clock=ManualClock(),
         )
-        pipeline.begin(pipeline.durable, first, switch=None, renew=renew)
-        assert pipeline.run() is Outcome.START_AGAIN
+        assert pipeline.run(first, renew=renew) is Outcome.START_AGAIN
         assert [r[3] for batch in sink.committed for r in batch.records] == [b"7", b"END 7"]
-        taken = replace(pipeline.durable, copies=second.states())
 
-        pipeline.begin(taken, second, switch=None, renew=lambda: False)
+        pipeline.go_on_from(replace(pipeline.durable, copies=second.states()))
 
-        assert pipeline.run() is Outcome.STOPPED
+        assert pipeline.run(second) is Outcome.STOPPED
     values = [r[3] for batch in sink.committed for r in batch.records]
     assert values == [b"7", b"END 7", b"rows", b"8", b"END 8", b"9", b"END 9"]
     assert pipeline.durable.end_lsn == 4010

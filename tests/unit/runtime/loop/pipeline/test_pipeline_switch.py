@@ -30,9 +30,9 @@ class ScriptedSwitch:
 
 def test_a_switch_ends_the_loop_at_its_point(bench: BenchFactory) -> None:
     switch = ScriptedSwitch(hold=2, point=2500)
-    b = bench([transaction(7, 2000), transaction(8, 2490), transaction(9, 3000)], switch=switch)
+    b = bench([transaction(7, 2000), transaction(8, 2490), transaction(9, 3000)])
 
-    assert b.pipeline.run() is Outcome.REACHED_SWITCH
+    assert b.pipeline.run(switch=switch) is Outcome.REACHED_SWITCH
 
     # 2490 + 10 = 2500 is the point itself.
     assert [v for v in b.values() if v.startswith(b"END")] == [b"END 7", b"END 8"]
@@ -41,9 +41,9 @@ def test_a_switch_ends_the_loop_at_its_point(bench: BenchFactory) -> None:
 
 def test_what_comes_while_a_switch_holds_waits_for_its_point(bench: BenchFactory) -> None:
     switch = ScriptedSwitch(hold=1, point=2500)
-    b = bench([transaction(7, 2000), transaction(8, 3000)], switch=switch)
+    b = bench([transaction(7, 2000), transaction(8, 3000)])
 
-    assert b.pipeline.run() is Outcome.REACHED_SWITCH
+    assert b.pipeline.run(switch=switch) is Outcome.REACHED_SWITCH
 
     assert [v for v in b.values() if v.startswith(b"END")] == [b"END 7"]
     assert b.pipeline.durable.end_lsn == 2500
@@ -51,9 +51,9 @@ def test_what_comes_while_a_switch_holds_waits_for_its_point(bench: BenchFactory
 
 def test_an_endpos_before_the_switch_ends_the_loop_first(bench: BenchFactory) -> None:
     switch = ScriptedSwitch(hold=1, point=5000)
-    b = bench([transaction(7, 2000), [keepalive(2600)]], switch=switch, endpos=2500)
+    b = bench([transaction(7, 2000), [keepalive(2600)]], endpos=2500)
 
-    assert b.pipeline.run() is Outcome.REACHED_ENDPOS
+    assert b.pipeline.run(switch=switch) is Outcome.REACHED_ENDPOS
 
 
 class HastySwitch(ScriptedSwitch):
@@ -76,9 +76,9 @@ def test_a_switch_that_lets_go_while_it_is_asked_has_named_its_point(
     bench: BenchFactory, hold: int
 ) -> None:
     switch = HastySwitch(hold, point=1500)
-    b = bench([transaction(7, 2000)], switch=switch)
+    b = bench([transaction(7, 2000)])
 
-    assert b.pipeline.run() is Outcome.REACHED_SWITCH
+    assert b.pipeline.run(switch=switch) is Outcome.REACHED_SWITCH
 
     assert not any(v.startswith(b"END") for v in b.values())
     assert b.pipeline.durable.end_lsn == 1500
