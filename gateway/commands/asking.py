@@ -18,9 +18,8 @@ from gateway.source.session.blockers import has_sessions
 from gateway.source.session.connection import server_facts
 from gateway.source.stream.slot import slot_status
 
-__all__ = ["READ_S", "ask", "reads_slot"]
+__all__ = ["ask", "reads_slot"]
 
-READ_S: Final = 30.0
 """Timeout of reading what the gateway has committed, in seconds."""
 _ASK_AGAIN_S: Final = 5.0
 _LOOK_S: Final = 0.2
@@ -61,7 +60,7 @@ def ask(
             connection.execute("SELECT pg_catalog.pg_notify(%s, %s)", (name, saying))
         asked = time.monotonic()
         while time.monotonic() - asked < _ASK_AGAIN_S:
-            if done(read_progress(settings.kafka, settings.topics.progress, identity, READ_S)):
+            if done(read_progress(settings.kafka, settings.topics.progress, identity)):
                 return
             if _is_running(connection, settings.source.slot):
                 seen = time.monotonic()

@@ -47,8 +47,6 @@ from gateway.source.stream.slot import SlotStatus, check_slot, slot_status
 
 __all__ = ["check", "print_statements"]
 
-_READ_S: Final = 30.0
-
 
 class Severity(Enum):
     """Severity of a finding."""
@@ -444,7 +442,7 @@ def _topic_findings(
         yield Finding(Severity.ERROR, f"kafka: {error.message}{then}", error.hint or "")
     if progress not in found:
         return
-    recovered = read_progress(settings.kafka, progress, identity, _READ_S, settled=False)
+    recovered = read_progress(settings.kafka, progress, identity, settled=False)
     written = {t: o for t, o in recovered.offsets.items() if t in tables}
     there = {t: found[t].partitions for t in written if t in found}
     lost = lost_records(written, read_log_bounds(settings.kafka, there))

@@ -14,7 +14,7 @@ from typing import Final
 
 import psycopg
 
-from gateway.commands.asking import READ_S, ask
+from gateway.commands.asking import ask
 from gateway.commands.consume import known_subscriptions
 from gateway.config import Settings
 from gateway.core.errors import ConfigError, SlotError, TransientError
@@ -74,7 +74,7 @@ def copy(
         topic = settings.topics.progress
         known: Watermark | None = None
         if describe_topics(settings.kafka, [topic]):
-            known = read_progress(settings.kafka, topic, identity, READ_S).watermark
+            known = read_progress(settings.kafka, topic, identity).watermark
         if known is None:
             raise ConfigError(
                 f'Kafka has no watermark of replication slot "{settings.source.slot}"',

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from gateway.commands.asking import READ_S, ask, reads_slot
+from gateway.commands.asking import ask, reads_slot
 from gateway.commands.schemas import CollectedSchemas, routes_of
 from gateway.config import Settings
 from gateway.core.display import say
@@ -40,7 +40,7 @@ def reload(settings: Settings, *, timeout_s: float) -> int:
     with connect(settings.source.dsn) as connection:
         facts = server_facts(connection)
         identity = slot_identity(facts, settings)
-        known = read_progress(settings.kafka, settings.topics.progress, identity, READ_S).watermark
+        known = read_progress(settings.kafka, settings.topics.progress, identity).watermark
         plan = read_plan(settings, connection, definitions, known)
         if settings.definitions.on_table_error == "hold":
             # The gateway holds these tables as well, so that nobody waits for their copies.

@@ -32,7 +32,6 @@ from gateway.source.stream.slot import check_owner, slot_status
 
 __all__ = ["drop"]
 
-_READ_S: Final = 30.0
 _FREE_S: Final = 5.0
 _LOOK_S: Final = 0.2
 
@@ -130,7 +129,7 @@ def _watermark(settings: Settings, facts: ServerFacts) -> Watermark | None:
     if not describe_topics(settings.kafka, [settings.topics.progress]):
         return None
     identity = slot_identity(facts, settings)
-    return read_progress(settings.kafka, settings.topics.progress, identity, _READ_S).watermark
+    return read_progress(settings.kafka, settings.topics.progress, identity).watermark
 
 
 def _is_free_soon(connection: psycopg.Connection, name: str) -> bool:

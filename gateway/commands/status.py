@@ -30,7 +30,6 @@ from gateway.source.stream.slot import SlotStatus, slot_status
 
 __all__ = ["read_status", "show_status"]
 
-_READ_S: Final = 30.0
 _CODES: Final = {None: 0, Severity.ACT: 1, Severity.WAIT: 75}
 
 
@@ -150,8 +149,8 @@ def _read_kafka(settings: Settings, source: _Source | None) -> CommittedState | 
     if not describe_topics(kafka, [topic]):
         return None
     if source is not None:
-        return read_progress(kafka, topic, slot_identity(source.facts, settings), _READ_S)
-    found = read_slots(kafka, topic, settings.source.slot, _READ_S)
+        return read_progress(kafka, topic, slot_identity(source.facts, settings))
+    found = read_slots(kafka, topic, settings.source.slot)
     return found[0] if len(found) == 1 else None
 
 

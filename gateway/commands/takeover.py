@@ -32,7 +32,6 @@ from gateway.source.stream.slot import slot_status
 
 __all__ = ["take_over_from", "takeover"]
 
-_READ_S: Final = 30.0
 _FENCE_S: Final = 30.0
 
 
@@ -106,7 +105,7 @@ def take_over_from(
         _fence(settings, owner.writer)
     factor = settings.topics.replication_factor
     ensure_topics(settings.kafka, [progress_topic_spec(topic, replication_factor=factor)])
-    found = read_progress(settings.kafka, topic, identity, _READ_S)
+    found = read_progress(settings.kafka, topic, identity)
     states = () if found.watermark is None else found.watermark.copies
     stale = {state.topic for state in states if state.subscription in owners and state.topic}
     forget_offsets(

@@ -33,7 +33,6 @@ from gateway.source.stream.slot import slot_status
 __all__ = ["OPEN_TIMEOUT_S", "SlotStart"]
 
 _LOG: Final = logging.getLogger(__name__)
-_READ_S: Final = 30.0
 _LOOK_S: Final = 5.0
 _WAITS: Final = "the slot waits for transactions that are still running"
 OPEN_TIMEOUT_S: Final = 60.0
@@ -71,15 +70,15 @@ class SlotStart:
         if recovered is None:
             kafka, topic = self.settings.kafka, self.settings.topics.progress
             identity = slot_identity(setup.facts, self.settings)
-            recovered = read_progress(kafka, topic, identity, _READ_S, settled=False)
+            recovered = read_progress(kafka, topic, identity, settled=False)
             if recovered.watermark is None and slot is not None:
                 # Its claim may be in a Kafka transaction that is being committed.
-                recovered = read_progress(kafka, topic, identity, _READ_S)
+                recovered = read_progress(kafka, topic, identity)
             elif slot is None and recovered.watermark is not None:
                 # Another gateway may have created it, and streamed, while Kafka was read.
                 slot = slot_status(outside.connection, source.slot)
             elif recovered.watermark is None:
-                elsewhere = read_systems(kafka, topic, identity, fingerprint, _READ_S)
+                elsewhere = read_systems(kafka, topic, identity, fingerprint)
         return Facts(
             name=source.slot,
             slot=slot,

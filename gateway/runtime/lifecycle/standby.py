@@ -31,7 +31,6 @@ __all__ = ["DefinitionsChanged", "Standby"]
 
 _LOG: Final = logging.getLogger(__name__)
 _LOOK_S: Final = 5.0
-_READ_S: Final = 30.0
 _UNCOPIED: Final = ("pending", "copying")
 
 
@@ -169,9 +168,7 @@ class Standby:
         assert identity is not None
         try:
             topic = settings.topics.progress
-            watermark = read_progress(
-                settings.kafka, topic, identity, _READ_S, settled=False
-            ).watermark
+            watermark = read_progress(settings.kafka, topic, identity, settled=False).watermark
         except GatewayError as error:
             if not isinstance(error, TransientError):
                 event(_LOG, logging.WARNING, "definitions are not compared", error=error.message)

@@ -9,7 +9,6 @@ a person says so (`pgsluice takeover`, `pgsluice slot drop --system-identifier`)
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 import psycopg
 
@@ -26,8 +25,6 @@ from gateway.source.session.connection import ServerFacts
 from gateway.source.stream.slot import slot_status
 
 __all__ = ["claim_topics", "refuse_foreign_topics", "writer_of"]
-
-_READ_S: Final = 30.0
 
 
 def _identity(facts: ServerFacts, settings: Settings) -> SlotIdentity:
@@ -93,7 +90,7 @@ def _has_watermark(settings: Settings, facts: ServerFacts) -> bool:
     topic, identity = settings.topics.progress, _identity(facts, settings)
     if not describe_topics(settings.kafka, [topic]):
         return False
-    watermark = read_progress(settings.kafka, topic, identity, _READ_S, settled=False).watermark
+    watermark = read_progress(settings.kafka, topic, identity, settled=False).watermark
     return watermark is not None and watermark.end_lsn > ZERO_LSN
 
 

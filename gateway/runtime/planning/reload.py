@@ -57,7 +57,6 @@ _LISTEN_S: Final = 0.25
 _ALIVE_S: Final = 30.0
 _RETRY_S: Final = 5.0
 _JOIN_S: Final = 5.0
-_READ_S: Final = 30.0
 _MOST_KEPT: Final = 20_000
 """Number of characters of a refusal that are kept with the watermark."""
 
@@ -403,7 +402,7 @@ class Reloader:
         settings = self._settings
         identity = slot_identity(server_facts(connection), settings)
         topic = settings.topics.progress
-        found = read_progress(settings.kafka, topic, identity, _READ_S, settled=False)
+        found = read_progress(settings.kafka, topic, identity, settled=False)
         return tuple(request for request in found.requests if request.name not in self._accepted)
 
     def _hold_loop(self) -> None:

@@ -61,7 +61,6 @@ __all__ = [
 
 _LOG: Final = logging.getLogger(__name__)
 
-_READ_S: Final = 30.0
 _SHORTEST_PATIENCE_S: Final = 60.0
 
 
@@ -248,7 +247,7 @@ def published_before(
     topic, identity = settings.topics.progress, slot_identity(facts, settings)
     watermark = None
     if describe_topics(settings.kafka, [topic]):
-        recovered = read_progress(settings.kafka, topic, identity, _READ_S)
+        recovered = read_progress(settings.kafka, topic, identity)
         watermark = recovered.watermark
         if watermark is not None:
             watermark = replace(watermark, copies=released(watermark.copies, recovered.requests))

@@ -70,6 +70,8 @@ from schemas import load
 
 __all__ = ["KafkaProgress", "read_compacted", "read_progress", "read_slots", "read_systems"]
 
+_READ_S: Final = 30.0
+"""Seconds after which readers of the whole topic give up."""
 _POLL_S: Final = 0.05
 _UNSETTLED: Final = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -206,7 +208,7 @@ def read_progress(
     kafka: Mapping[str, str | int | bool],
     topic: str,
     identity: SlotIdentity,
-    timeout_s: float,
+    timeout_s: float = _READ_S,
     *,
     settled: bool = True,
 ) -> CommittedState:
@@ -276,7 +278,7 @@ def _last_readable(
 
 
 def read_slots(
-    kafka: Mapping[str, str | int | bool], topic: str, slot: str, timeout_s: float
+    kafka: Mapping[str, str | int | bool], topic: str, slot: str, timeout_s: float = _READ_S
 ) -> list[CommittedState]:
     """Return the last committed state for each server and database with a slot of this name.
 
@@ -344,7 +346,7 @@ def read_systems(
     topic: str,
     identity: SlotIdentity,
     definitions: str,
-    timeout_s: float,
+    timeout_s: float = _READ_S,
 ) -> list[str]:
     """Return system identifiers of other servers whose slot of the same name was read.
 
