@@ -218,7 +218,7 @@ def read_progress(
         kafka: librdkafka properties of the user.
         topic: Name of the progress topic.
         identity: Identity of the slot.
-        timeout_s: When to give up.
+        timeout_s: Timeout in seconds.
         settled: Whether to wait for open Kafka transactions. Otherwise the result may be an older
             position, without waiting.
     """
@@ -356,7 +356,7 @@ def read_systems(
         identity: Identity of the slot; only slots of the same database and name count.
         definitions: Fingerprint; slots with other definitions do not count: they are other gateways
             that share the topic.
-        timeout_s: When to give up.
+        timeout_s: Timeout in seconds.
 
     Raises:
         TransientError, FatalError: as `KafkaProgress.read`.

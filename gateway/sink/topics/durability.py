@@ -51,17 +51,18 @@ def risks(tables: Iterable[TopicDescription], others: Iterable[TopicDescription]
     loose = [t for t in every if t.replicas > 1 and _number(t, "min.insync.replicas", 1) < 2]
     if loose:
         yield Risk(
-            f"{_named(loose)}: min.insync.replicas = 1: what one broker alone has is acknowledged",
+            f"{_named(loose)}: min.insync.replicas = 1: records that are on one broker only are "
+            "acknowledged",
             "set min.insync.replicas=2",
         )
     short = [t for t in tables if not t.is_compacted and _number(t, "retention.ms", -1) >= 0]
     if short:
         days = min(_number(topic, "retention.ms", -1) for topic in short) / _DAY_MS
         yield Risk(
-            f"{_named(short)}: retention.ms keeps records for {days:g} days: a reader that comes "
-            "later, or has been away for longer, finds no whole table",
-            "set retention.ms in [topics] config for new topics, or let such a reader have the "
-            "tables copied (`pgsluice copy TABLE`)",
+            f"{_named(short)}: retention.ms keeps records for {days:g} days: a reader that starts "
+            "later, or was away for longer, finds an incomplete table",
+            "set retention.ms in [topics] config for new topics, or have the tables copied for "
+            "such a reader (`pgsluice copy TABLE`)",
             grave=False,
         )
 

@@ -48,7 +48,7 @@ def read_log_bounds(
     Args:
         kafka: librdkafka properties of the user.
         topics: Existing topics, with their number of partitions.
-        timeout_s: When to give up.
+        timeout_s: Timeout in seconds.
 
     Raises:
         TransientError: Kafka does not answer in time, or a partition has no leader.
@@ -82,7 +82,7 @@ def _offsets(
         futures = admin.list_offsets(dict.fromkeys(places, spec), request_timeout=rest)
         left = []
         for place, future in futures.items():
-            doing = f"looking for the offsets of topic {place.topic}"
+            doing = f"looking up the offsets of topic {place.topic}"
             try:
                 found[place.topic, place.partition] = int(future.result(rest + 1.0).offset)
             except KafkaException as raised:

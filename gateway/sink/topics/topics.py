@@ -308,7 +308,7 @@ def _problem(spec: TopicSpec, found: TopicDescription) -> FatalError | None:
     policy = found.config.get(_POLICY, "delete")
     if spec.forbid_compaction and found.is_compacted:
         return FatalError(
-            f"topic {spec.name} has cleanup.policy={policy}, but takes records that compaction "
+            f"topic {spec.name} has cleanup.policy={policy}, but gets records that compaction "
             "would lose (without a key, or of TRUNCATE)",
             hint='set cleanup.policy=delete; for TRUNCATE alone, [topics] truncate = "skip" '
             "leaves it out",

@@ -1,7 +1,7 @@
 """Topics that cannot be used, with one fault of each. Nothing is created or changed.
 
-A topic can have several faults at once. The one that is reported is the same everywhere, whoever
-looks: at a start, a reload, in `pgsluice check` and `pgsluice status`.
+A topic can have several faults at once. The same one is reported everywhere: at a start, at a
+reload, by `pgsluice check` and by `pgsluice status`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Examination:
 
     Attributes:
         found: Existing topics that may be described.
-        known: IDs of these, and what this user may do with them.
-        unusable: One fault of each topic that cannot be used, as `unusable_topics` has it.
+        known: IDs of these, and permissions of this user.
+        unusable: One fault of each topic that cannot be used, as returned by `unusable_topics`.
     """
 
     found: Mapping[str, TopicDescription]
@@ -45,13 +45,13 @@ def examine_topics(
     read: Collection[str],
     unread: Mapping[str, FatalError] = MappingProxyType({}),
 ) -> Examination:
-    """Find the topics that cannot be used, or not be created where they are missing.
+    """Find topics that cannot be used or, if missing, cannot be created.
 
     Args:
         kafka: librdkafka properties of the user.
         specs: Required topics; names are unique.
         read: Names of the topics that are read as well as written.
-        unread: Errors that reading some of them has already met, by name.
+        unread: Errors already met in reading some of them, by name.
 
     Raises:
         TransientError: Kafka does not answer in time.
@@ -88,7 +88,7 @@ def unusable_topics(
         known: What this user may do with them.
         unavailable: Errors of topics that can be neither described nor created.
         read: Names of the topics that are read as well as written.
-        unread: Errors that reading some of them has already met.
+        unread: Errors already met in reading some of them.
     """
     denied = {name: error for name, error in unreadable(known).items() if name in read}
     faults: dict[str, FatalError] = {}
