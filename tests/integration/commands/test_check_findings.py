@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import psycopg
 import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import Scene
@@ -41,3 +43,21 @@ def test_large_values_a_filter_beyond_the_identity_and_a_role_that_only_reads(
     assert filtered.code == 1, filtered.out
     assert filtered.out.count("REPLICA IDENTITY FULL lets a filter") == 1
     assert filtered.out.count("insert_only") == 1
+
+
+def test_a_progress_topic_of_several_partitions(
+    scene: Callable[..., Scene], database: Database, kafka: str
+) -> None:
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE wide (a int PRIMARY KEY)")
+    s = scene(PLAIN)
+    progress = f"{s.slot}.progress"
+    topic = NewTopic(progress, 2, config={"cleanup.policy": "compact"})
+    admin = AdminClient({"bootstrap.servers": kafka})
+    admin.create_topics([topic])[progress].result(60)
+
+    for command in (["check"], ["run", "--endpos=0/1"]):
+        ended = s.cli(*command)
+
+        assert ended.code == 1, ended.out + ended.err
+        assert f"topic {progress} has 2 partitions, 1 expected" in ended.out + ended.err
