@@ -29,6 +29,7 @@ from typing import Final
 
 import psycopg
 
+from gateway.core.errors import TransientError
 from gateway.core.failpoints import fail_point
 from gateway.core.lsn import ZERO_LSN
 from gateway.core.watermark import CopyRequest, Watermark
@@ -242,7 +243,8 @@ class Attempt:
         if routes.filters.ask_server:
             outside.evaluator.open()
         fingerprint = setup.definitions.fingerprint
-        if slot.made_at is not None and _is_claim(recovered.watermark):
+        claim = recovered.watermark
+        if slot.made_at is not None and claim is not None and claim.end_lsn == ZERO_LSN:
             first = Watermark(slot.made_at, setup.facts.timeline, fingerprint, ())
             return GoOn(begin(setup.plan, first, routes, sink, self._process.stopping))
         decision = decide(slot.facts(recovered))
@@ -269,7 +271,10 @@ class Attempt:
         return replace(decision, watermark=watermark)
 
     def _look_at_the_clock(self) -> None:
-        self._process.give_up_waiting(streaming=self.streaming_since is not None)
+        """Stop waiting for a server: at once before the stream has begun, else when time is up."""
+        process = self._process
+        if process.stopping() and (self.streaming_since is None or process.time_is_up()):
+            raise TransientError("interrupted, because the gateway is stopping")
 
     def _stand_by(self, connection: psycopg.Connection, seconds: float) -> None:
         self.stood_by = True
@@ -284,7 +289,3 @@ def _is_superseded(definitions: Definitions | None, recovered: CommittedState) -
     if definitions is None or watermark is None:
         return False
     return watermark.definitions not in ("", definitions.fingerprint)
-
-
-def _is_claim(watermark: Watermark | None) -> bool:
-    return watermark is not None and watermark.end_lsn == ZERO_LSN

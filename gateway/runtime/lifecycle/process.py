@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from gateway.config import Settings
-from gateway.core.errors import TransientError
 from gateway.core.lsn import Lsn
 from gateway.definitions.model import Definitions, Fault, TableId
 from gateway.observe import Counters
@@ -46,15 +45,6 @@ class Process:
     time_is_up: Callable[[], bool]
     standby: Standby
     held_looks: HeldLooks
-
-    def give_up_waiting(self, *, streaming: bool) -> None:
-        """Stop waiting for a server: at once before the stream has begun, else when time is up.
-
-        Raises:
-            TransientError: the gateway is to stop.
-        """
-        if self.stopping() and (not streaming or self.time_is_up()):
-            raise TransientError("interrupted, because the gateway is stopping")
 
     def evaluator(self, on_wait: Callable[[], None]) -> ServerEvaluator:
         """Return an evaluator of row filters, not yet open, whose rows are counted."""

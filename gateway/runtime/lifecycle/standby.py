@@ -103,7 +103,8 @@ class Standby:
         found, self._found = self._found, None
         if found is not None:
             self._judge(connection, found)
-        if time.monotonic() >= self._look_at and not self._is_looking():
+        is_looking = self._looking is not None and self._looking.is_alive()
+        if time.monotonic() >= self._look_at and not is_looking:
             self._look_at = time.monotonic() + _LOOK_S
             self._looking = threading.Thread(
                 target=self._look, name="pgsluice standby", daemon=True
@@ -156,9 +157,6 @@ class Standby:
         if why and why != self._counters.takeover_refused:
             event(_LOG, logging.WARNING, "this standby does not take over", because=why)
         self._counters.takeover_refused = why
-
-    def _is_looking(self) -> bool:
-        return self._looking is not None and self._looking.is_alive()
 
     # The thread
 

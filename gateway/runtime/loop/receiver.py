@@ -43,11 +43,11 @@ from gateway.runtime.loop.shutdown_keepalives import ShutdownKeepalives
 from gateway.runtime.ports import Source
 from gateway.transactions.spool import SpoolFullError
 
-__all__ = ["FRAMES_PER_TURN", "Receiver"]
+__all__ = ["Receiver"]
 
 _LOG: Final = logging.getLogger(__name__)
 
-FRAMES_PER_TURN: Final = 2_000
+_FRAMES_PER_TURN: Final = 2_000
 """Frames received from the source before anything else is looked at again."""
 
 _LOOK_S: Final = 0.5
@@ -135,7 +135,7 @@ class Receiver(Closing):
             frames, self._unstored = self._unstored, []
             return frames
         self._read_at = self._received_at
-        received = self._source.receive(FRAMES_PER_TURN)
+        received = self._source.receive(_FRAMES_PER_TURN)
         self._note(received)
         if received and b"w" in (received[0][:1], received[-1][:1]):
             self._keepalives.reset()  # the server is at work
@@ -165,7 +165,7 @@ class Receiver(Closing):
             self._store()
             if self._unstored:
                 return 0
-        frames = self._source.receive(FRAMES_PER_TURN)
+        frames = self._source.receive(_FRAMES_PER_TURN)
         if not frames:
             return 0
         self._note(frames)
@@ -244,7 +244,7 @@ class Receiver(Closing):
                 if self._clock() >= next_feedback:
                     self.send_feedback(self._flush_lsn)
                     next_feedback = self._clock() + self._feedback_interval_s
-                if self.spool() == FRAMES_PER_TURN:
+                if self.spool() == _FRAMES_PER_TURN:
                     ready = wait_readable([ended], 0)
                 else:
                     edges = [ended, self._source.fileno()] if self.reads else [ended]
