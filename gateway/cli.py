@@ -105,7 +105,7 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from gateway.commands.check import check, print_statements
+    from gateway.commands.check.command import check, print_statements
 
     if arguments.sql:
         return max(print_statements(settings) for settings in each_group(_settings(arguments)))

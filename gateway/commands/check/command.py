@@ -1,0 +1,140 @@
+"""Preflight of all parts, one after the other, and statements for the owner of the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import psycopg
+
+from gateway.commands.check.findings import Finding, Severity, failed, fine, guarded
+from gateway.commands.check.server import event_trigger_findings, server_findings, slot_findings
+from gateway.commands.check.tables import (
+    filter_findings,
+    publication_findings,
+    push_down_findings,
+    rights_findings,
+    table_findings,
+)
+from gateway.commands.check.topics import kafka_findings, owner_findings, topic_findings
+from gateway.commands.schemas import CollectedSchemas, routes_of
+from gateway.config import Settings
+from gateway.core.display import lines_shown, say
+from gateway.core.errors import FatalError, GatewayError
+from gateway.definitions.model import Definitions
+from gateway.runtime.planning.plan import read_definitions
+from gateway.runtime.planning.preflight import local_refusals, server_refusals
+from gateway.runtime.planning.setup import known_plan, make_evaluator
+from gateway.sink.registry.registry import Registry
+from gateway.source.provisioning.own_publications import missing_rights
+from gateway.source.session.connection import connect, server_facts
+from gateway.source.stream.slot import slot_status
+
+__all__ = ["check", "print_statements"]
+
+
+def print_statements(settings: Settings) -> int:
+    """Print the SQL that an owner of the tables has to run, and nothing else; return 0.
+
+    Raises:
+        DefinitionError: the definitions cannot be served.
+        TransientError: a server does not answer.
+    """
+    definitions = read_definitions(settings)
+    with connect(settings.source.dsn) as connection:
+        plan = known_plan(settings, connection, definitions, server_facts(connection))
+        for line in missing_rights(connection, plan, prefix=settings.source.slot):
+            say(line)
+        for held in plan.held:
+            if held.statement:
+                say(f"{held.statement};")
+    return 0
+
+
+def check(settings: Settings) -> int:
+    """Print the findings; return 1 when one of them is an error, else 0."""
+    worst = 0
+    for finding in _findings(settings):
+        print(lines_shown(finding), flush=True)
+        worst |= finding.severity is Severity.ERROR
+    return worst
+
+
+def _findings(settings: Settings) -> Iterator[Finding]:
+    for warning in settings.warnings:
+        yield Finding(Severity.WARNING, warning)
+    definitions: Definitions | None = None
+    try:
+        definitions = read_definitions(settings)
+        yield fine(
+            f"definitions: {len(definitions.publications)} publications, "
+            f"{len(definitions.subscriptions)} subscriptions"
+        )
+    except GatewayError as error:
+        yield failed("definitions", error)
+    runs = False
+    try:
+        with connect(settings.source.dsn) as connection:
+            status = slot_status(connection, settings.source.slot)
+            runs = status is not None and status.active
+            yield from _source_findings(connection, settings, definitions)
+    except GatewayError as error:
+        yield failed("source", error)
+    for part, refusal in local_refusals(settings):
+        if part == "http" and runs:
+            yield fine(f"http: {settings.http.listen} is in use; a gateway runs")
+        else:
+            yield failed(part, refusal)
+    yield from guarded("kafka", lambda: kafka_findings(settings))
+    yield from guarded("registry", lambda: _registry_findings(settings))
+
+
+def _source_findings(
+    connection: psycopg.Connection, settings: Settings, definitions: Definitions | None
+) -> Iterator[Finding]:
+    facts = server_facts(connection)
+    major = facts.version_num // 10000
+    yield fine(f"source: PostgreSQL {major}, database {facts.database}")
+    for part, error in server_refusals(settings, connection, facts):
+        yield failed(part, error)
+    yield from server_findings(facts, settings)
+    yield from guarded("slot", lambda: slot_findings(connection, settings, facts))
+    if definitions is None:
+        return
+    unread: dict[str, FatalError] = {}
+    yield from guarded(
+        "topics", lambda: owner_findings(connection, settings, facts, definitions, unread)
+    )
+    plan = known_plan(settings, connection, definitions, facts)
+    for warning in plan.warnings:
+        yield Finding(Severity.WARNING, warning)
+    for held in plan.held:
+        yield Finding(
+            Severity.ERROR if held.listed else Severity.WARNING,
+            f"table {held.schema}.{held.table} of subscription {held.subscription} is held: "
+            f"{held.reason}",
+            "the other tables go on; this one is copied automatically once it can be published",
+        )
+    yield fine(f"definitions: {len(plan.copies)} subscriber tables with an initial copy")
+    yield from guarded("kafka", lambda: topic_findings(settings, facts, plan, unread))
+    # Building the routes compiles every filter and every schema.
+    routes = routes_of(connection, plan, facts, settings, CollectedSchemas())
+    for row_filter, who in routes.filters.evaluations():
+        yield fine(f"{row_filter}: {who}")
+    if routes.filters.ask_server and settings.filters.dsn is not None:
+        with closing(make_evaluator(settings)) as evaluator:
+            evaluator.open()
+        yield fine("row filters: the server of [filters] dsn answers as the source does")
+    yield from filter_findings(routes, settings)
+    yield from table_findings(plan)
+    yield from rights_findings(connection, plan, facts)
+    yield from event_trigger_findings(connection, definitions)
+    if settings.filters.pushdown:
+        yield from push_down_findings(plan, definitions, facts)
+    yield from publication_findings(connection, settings, plan)
+
+
+def _registry_findings(settings: Settings) -> Iterator[Finding]:
+    with Registry(settings.registry) as registry:
+        registry.check()
+    yield fine("registry: reached")

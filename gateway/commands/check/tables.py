@@ -1,0 +1,136 @@
+"""Findings about the tables of a plan: columns, filters, privileges, publications."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+
+from gateway.commands.check.findings import Finding, Severity, failed, fine
+from gateway.config import Settings
+from gateway.core.names import error_topic
+from gateway.definitions.model import Definitions, Operation, Plan
+from gateway.definitions.sql.expression import column_names
+from gateway.pgoutput.messages import ReplicaIdentity
+from gateway.routing.build.relation_routes import RelationRoutes
+from gateway.rowfilter.server.pushdown import is_exact_on, pushed
+from gateway.runtime.planning.preflight import plan_refusals
+from gateway.source.provisioning.excess_privileges import excess_rights, planned_code
+from gateway.source.provisioning.own_publications import check_publications
+from gateway.source.session.connection import ServerFacts
+
+__all__ = [
+    "filter_findings",
+    "publication_findings",
+    "push_down_findings",
+    "rights_findings",
+    "table_findings",
+]
+
+
+def publication_findings(
+    connection: psycopg.Connection, settings: Settings, plan: Plan
+) -> Iterator[Finding]:
+    """Yield the statements that are still to be run, and by whom."""
+    missing = check_publications(connection, plan, prefix=settings.source.slot)
+    refusals = list(plan_refusals(settings, connection, plan))
+    yield from (failed(part, error) for part, error in refusals)
+    if not refusals:
+        for line in missing:
+            yield fine(f"publication to be made: {line}")
+
+
+def filter_findings(routes: RelationRoutes, settings: Settings) -> Iterator[Finding]:
+    """Yield the filters that can fail on a row, and the consequences."""
+    raising = routes.filters.may_raise()
+    if not raising:
+        return
+    can_fail = (
+        f"row filters: those of {', '.join(raising)} can fail on a row (overflow, division by zero "
+        "and the like)"
+    )
+    if settings.on_error.filter == "quarantine":
+        topic = error_topic(settings.gateway.name)
+        yield fine(f"{can_fail}: such rows go to topic {topic}, and replication continues")
+    else:
+        yield Finding(
+            Severity.FINE,
+            f"{can_fail}: the gateway stops there, as a native subscription does",
+            'to go on without such a row: [on_error] filter = "quarantine"',
+        )
+
+
+def table_findings(plan: Plan) -> Iterator[Finding]:
+    """Yield the tables whose records lack large values that an UPDATE leaves as they are."""
+    updated = {p.target_oid for p in plan.publishes if Operation.UPDATE in p.operations}
+    filtered = {
+        publish.target_oid for publish in plan.publishes if publish.filters.get(Operation.UPDATE)
+    }
+    for oid in sorted(updated):
+        table = plan.tables[oid]
+        lost = sorted(table.may_toast.difference(table.identity))
+        if not lost or table.replica_identity is ReplicaIdentity.FULL:
+            continue
+        if oid not in filtered:
+            yield Finding(
+                Severity.FINE,
+                f"table {table}: large values of {', '.join(lost)} that an UPDATE leaves as they "
+                "are are not in its record, which names them in `unchanged`",
+                "where a consumer ignores that, and writes NULL: "
+                f"ALTER TABLE {table.sql} REPLICA IDENTITY FULL",
+            )
+        else:
+            yield Finding(
+                Severity.WARNING,
+                f"table {table}: when an UPDATE of the key makes a row enter a filter, large "
+                f"unchanged values of {', '.join(lost)} are not in the WAL; the subscriber gets "
+                "NULL, as a native one does",
+                f"ALTER TABLE {table.sql} REPLICA IDENTITY FULL, if such updates happen",
+            )
+
+
+def rights_findings(
+    connection: psycopg.Connection, plan: Plan, facts: ServerFacts
+) -> Iterator[Finding]:
+    """Warn of excess privileges of the role, and of foreign code that could use them."""
+    excess = excess_rights(connection, plan.tables)
+    if excess:
+        yield Finding(
+            Severity.WARNING,
+            f"source: role {facts.user} can do more than the gateway needs: {'; '.join(excess)}",
+            'use a role of its own: see "Rights of the role" in docs/operations.md',
+        )
+    for oid, what, function, owner in planned_code(connection, plan.tables):
+        yield Finding(
+            Severity.WARNING,
+            f"table {plan.tables[oid]}: {what} calls {function} of role {owner}, which PostgreSQL "
+            "may run with the gateway's rights when the table is read",
+            "give the function to a superuser, or the gateway a role that can do nothing else",
+        )
+
+
+def push_down_findings(
+    plan: Plan, definitions: Definitions, facts: ServerFacts
+) -> Iterator[Finding]:
+    """Yield the risks of push-down, and the tables without it."""
+    if not is_exact_on(facts.version_num):
+        yield Finding(
+            Severity.WARNING,
+            "push-down: nothing is pushed down on this release of PostgreSQL, which can lose rows "
+            "where a publication's filter is altered",
+            "update the source to 15.13, 16.9, 17.5 or later",
+        )
+        return
+    for oid, found in sorted(pushed(plan, definitions).items()):
+        table = plan.tables[oid]
+        if isinstance(found, str):
+            yield fine(f"push-down: not for table {table}: {found}")
+            continue
+        read = sorted(frozenset().union(*map(column_names, found)))
+        yield Finding(
+            Severity.WARNING,
+            f"push-down: the server filters table {table} by {', '.join(read)}: every UPDATE and "
+            "DELETE of it fails while its replica identity lacks one of these columns, and they "
+            "cannot be dropped or given another type",
+            "keep the identity as it is, or set [filters] pushdown = false",
+        )
