@@ -22,7 +22,8 @@ from gateway.core.records import Batch, Cut, Feed, Record
 from gateway.core.watermark import Watermark
 from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.delivery.sink import TransactionalSink
-from gateway.sink.own_topics.progress import KafkaProgress, read_compacted
+from gateway.sink.own_topics.compacted_topic import read_compacted
+from gateway.sink.own_topics.progress import KafkaProgress
 from gateway.sink.topics.topics import TopicSpec, ensure_topics, progress_topic_spec
 from gateway.source.session.connection import connect
 from gateway.source.stream.connection import ReplicationConnection

@@ -29,7 +29,8 @@ from gateway.core.records import Batch, Record
 from gateway.envelope.progress import decode_key
 from gateway.sink.delivery.committed_state import CommittedState
 from gateway.sink.delivery.sink import TransactionalSink
-from gateway.sink.own_topics.progress import KafkaProgress, read_compacted, read_progress
+from gateway.sink.own_topics.compacted_topic import read_compacted
+from gateway.sink.own_topics.progress import KafkaProgress, read_progress
 from gateway.sink.topics.log_bounds import read_log_bounds
 from gateway.sink.topics.topic_ids import read_topic_ids
 from gateway.sink.topics.topics import TopicSpec, describe_topics, ensure_topics

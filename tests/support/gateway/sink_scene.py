@@ -14,7 +14,8 @@ from gateway.core.records import Batch, Cut, Feed, Record
 from gateway.core.watermark import CopyState, Watermark
 from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.delivery.sink import TransactionalSink
-from gateway.sink.own_topics.progress import KafkaProgress, read_compacted, read_progress
+from gateway.sink.own_topics.compacted_topic import read_compacted
+from gateway.sink.own_topics.progress import KafkaProgress, read_progress
 from gateway.sink.topics.topics import TopicSpec, ensure_topics, progress_topic_spec
 from tests.support.models.markers import decode_marker
 
