@@ -12,6 +12,14 @@ from types import MappingProxyType
 from typing import Literal
 
 from gateway.core.errors import DefinitionError
+from gateway.definitions.column_lists import (
+    Different,
+    column_list,
+    copied_columns,
+    different_lists,
+    disagreement,
+    publishes_generated,
+)
 from gateway.definitions.identity import find_identity_problems
 from gateway.definitions.membership import Entry, Membership
 from gateway.definitions.model import (
@@ -216,19 +224,19 @@ def _problems(
                 yield subscription.name, oid, error
         refused: set[int] = set()
         for table in members.copied(publications):
-            if _copied_columns(members, _listing(members, publications, table), table) is None:
+            if copied_columns(members, _listing(members, publications, table), table) is None:
                 refused.add(table.oid)
                 yield (
                     subscription.name,
                     table.oid,
-                    _different_lists(table, definitions, subscription),
+                    different_lists(table, definitions, subscription),
                 )
         for table in _relations(members):
             entry = members.entry(publications, table)
             if entry is None:
                 continue
             if entry.target.oid not in refused:
-                fault = _disagreement(members, entry, definitions, subscription)
+                fault = disagreement(members, entry, definitions, subscription)
                 if fault is not None:
                     yield subscription.name, entry.target.oid, fault
             if missing_identity == "insert_only":
@@ -250,13 +258,6 @@ def _wholes(members: Membership, definitions: Definitions) -> set[int]:
     }  # fmt: skip
 
 
-class _Different:
-    """Disagreement of a subscription's publications about the columns of a table."""
-
-
-_DIFFERENT = _Different()
-
-
 def _relations(members: Membership) -> list[Table]:
     """Return the relations whose changes are decoded: plain tables and leaves."""
     return [table for table in members.tables.values() if table.kind == "r"]
@@ -272,10 +273,10 @@ def _publishes(
         entry = members.entry(publications, table)
         if entry is None or not entry.operations or entry.target.oid in left_out:
             continue
-        generated = _publishes_generated(members, entry.publications, entry.target)
+        generated = publishes_generated(members, entry.publications, entry.target)
         assert generated is not None
-        columns = _column_list(members, entry.publications, entry.target, generated=generated)
-        assert not isinstance(columns, _Different)
+        columns = column_list(members, entry.publications, entry.target, generated=generated)
+        assert not isinstance(columns, Different)
         yield Publish(
             subscription=subscription.name,
             relation_oid=table.oid,
@@ -312,72 +313,6 @@ def _any_of(
     return tuple(clauses.values())
 
 
-def _publishes_generated(
-    members: Membership, publications: Sequence[Publication], target: Table
-) -> bool | None:
-    """Whether stored generated columns are published without a column list.
-
-    None if the publications disagree. Those with a column list do not count, and a table with no
-    generated column of either kind leaves nothing to disagree about.
-
-    Source: check_and_init_gencol in pgoutput.c (18).
-    """
-    asked = {p.generated for p in publications if members.columns(p, target) is None}
-    if len(asked) > 1:
-        return None if any(column.generated for column in target.columns) else False
-    return asked == {True}
-
-
-def _column_list(
-    members: Membership,
-    publications: Sequence[Publication],
-    target: Table,
-    *,
-    generated: bool,
-) -> tuple[str, ...] | _Different | None:
-    """Return the column list that all publications agree on; None if they agree on having none.
-
-    A missing list agrees with a list of all columns.
-
-    Source: pgoutput_column_list_init in pgoutput.c.
-    """
-    lists = [members.columns(publication, target) for publication in publications]
-    given = next((columns for columns in lists if columns is not None), None)
-    if given is None:
-        return None
-    everything = _all_columns(target, generated=generated)
-    if len({everything if columns is None else columns for columns in lists}) > 1:
-        return _DIFFERENT
-    return given
-
-
-def _all_columns(table: Table, *, generated: bool) -> tuple[str, ...]:
-    """Return the columns that are published without a column list.
-
-    Source: pub_form_cols_map in pg_publication.c (18).
-    """
-    return tuple(
-        column.name
-        for column in table.columns
-        if not column.generated or (generated and column.generated == "s")
-    )
-
-
-def _copied_columns(
-    members: Membership, publications: Sequence[Publication], table: Table
-) -> tuple[str, ...] | None:
-    """Return the columns of `table` that are copied; None if the publications disagree.
-
-    Source: pg_get_publication_tables in pg_publication.c, fetch_table_list in subscriptioncmds.c.
-    """
-    lists = {
-        _all_columns(table, generated=publication.generated) if columns is None else columns
-        for publication in publications
-        for columns in (members.columns(publication, table),)
-    }
-    return lists.pop() if len(lists) == 1 else None
-
-
 def _listing(
     members: Membership, publications: Sequence[Publication], table: Table
 ) -> list[Publication]:
@@ -396,46 +331,13 @@ def _copy(
     Source: fetch_remote_table_info in tablesync.c.
     """
     listing = _listing(members, publications, table)
-    columns = _copied_columns(members, listing, table)
+    columns = copied_columns(members, listing, table)
     assert columns is not None
     return TableCopy(
         subscription=subscription.name,
         target_oid=table.oid,
         filters=_any_of(members, listing, table),
         columns=columns,
-    )
-
-
-def _disagreement(
-    members: Membership,
-    entry: Entry,
-    definitions: Definitions,
-    subscription: SubscriptionDefinition,
-) -> DefinitionError | None:
-    """Return pgoutput's error about the columns of a relation, or None."""
-    generated = _publishes_generated(members, entry.publications, entry.target)
-    if generated is None:
-        return DefinitionError(
-            "cannot use different values of publish_generated_columns for table "
-            f'"{entry.target}" in different publications',
-            text=definitions.text,
-            position=subscription.position,
-            hint="give them the same value, or name the columns in a column list",
-        )
-    columns = _column_list(members, entry.publications, entry.target, generated=generated)
-    if columns is _DIFFERENT:
-        return _different_lists(entry.target, definitions, subscription)
-    return None
-
-
-def _different_lists(
-    table: Table, definitions: Definitions, subscription: SubscriptionDefinition
-) -> DefinitionError:
-    return DefinitionError(
-        f'cannot use different column lists for table "{table}" in different publications',
-        text=definitions.text,
-        position=subscription.position,
-        hint=f'give them the same list, or leave one out of subscription "{subscription.name}"',
     )
 
 
