@@ -13,7 +13,6 @@ Source: PostgreSQL manual, "Streaming Replication Protocol"; walsender.c; fe-pro
 from __future__ import annotations
 
 import operator
-import re
 import struct
 import time
 from collections.abc import Collection, Container, Sequence
@@ -25,15 +24,20 @@ from psycopg.pq import abc
 
 from gateway.core.background import OnWait, keep_waiting
 from gateway.core.closing import Closing
-from gateway.core.errors import ConfigError, GatewayError, TransientError
+from gateway.core.errors import GatewayError, TransientError
 from gateway.core.failpoints import fail_point
-from gateway.core.lsn import ZERO_LSN, Lsn, format_lsn, parse_lsn
+from gateway.core.lsn import ZERO_LSN, Lsn, parse_lsn
 from gateway.source.session.connection import (
     classify_server_error,
     connection_string,
     replication_settings,
 )
 from gateway.source.session.session import open_session
+from gateway.source.stream.command_text import (
+    create_slot_command,
+    drop_slot_command,
+    start_command,
+)
 from gateway.source.stream.commands import (
     CommandTimeout,
     Waited,
@@ -46,26 +50,11 @@ from gateway.source.stream.errors import classify_result, missing_publication, p
 from gateway.source.stream.large_messages import LARGE, frame_of
 from gateway.source.stream.receiver_timeout import Liveness, SilenceWatch
 
-__all__ = [
-    "OUTPUT_PLUGIN",
-    "ReplicationConnection",
-    "highest_protocol_version",
-]
+__all__ = ["ReplicationConnection"]
 
-OUTPUT_PLUGIN: Final = "pgoutput"
-
-_SLOT_NAME: Final = re.compile(r"\A[a-z0-9_]{1,63}\Z")
 _UPDATE: Final = struct.Struct(">cQQQqB")
 _POSITION: Final = operator.itemgetter(slice(1, 9))
 _POSTGRES_EPOCH_S: Final = 946_684_800  # 2000-01-01 in Unix time
-
-
-def highest_protocol_version(server_version: int) -> int:
-    """The newest pgoutput protocol of a server: 2 in 14, 3 in 15, 4 from 16 on.
-
-    Source: PostgreSQL manual, "Logical Streaming Replication Parameters".
-    """
-    return 4 if server_version >= 160000 else 3 if server_version >= 150000 else 2
 
 
 class ReplicationConnection(Closing):
@@ -169,19 +158,13 @@ class ReplicationConnection(Closing):
             TransientError: timeout, or the connection is gone.
             FatalError: wal_level is not logical, no slot is free, or the role may not.
         """
-        _check_name(name)
+        command = create_slot_command(
+            name,
+            two_phase=two_phase,
+            can_fail_over=self._can_fail_over,
+            server_version=self.server_version,
+        )
         doing = f'creating replication slot "{name}"'
-        if two_phase and self.server_version < 150000:
-            raise ConfigError("two_phase needs PostgreSQL 15 or later on the source")
-        options = ["SNAPSHOT 'nothing'"]
-        if two_phase:
-            options.append("TWO_PHASE true")
-        if self._can_fail_over:
-            options.append("FAILOVER true")
-        listed = f" ({', '.join(options)})"
-        if self.server_version < 150000:
-            listed = " NOEXPORT_SNAPSHOT"
-        command = f'CREATE_REPLICATION_SLOT "{name}" LOGICAL {OUTPUT_PLUGIN}{listed}'
         try:
             row = run_for_row(
                 self._session, command, doing=doing, timeout_s=timeout_s, waited=on_wait
@@ -202,9 +185,8 @@ class ReplicationConnection(Closing):
             SlotError: there is no such slot.
             TransientError: it is in use, or the connection is gone.
         """
-        _check_name(name)
+        command = drop_slot_command(name, wait=wait)
         doing = f'dropping replication slot "{name}"'
-        command = f'DROP_REPLICATION_SLOT "{name}"{" WAIT" if wait else ""}'
         try:
             run(self._session, command, doing=doing, timeout_s=timeout_s)
         except CommandTimeout:
@@ -232,7 +214,7 @@ class ReplicationConnection(Closing):
         Args:
             slot: Name of the slot.
             publications: Names, unquoted.
-            version: Protocol version, see `highest_protocol_version`.
+            version: Protocol version, see `gateway.source.stream.options`.
             streaming: Send large transactions before their end (``on`` needs version 2,
                 ``parallel`` version 4).
             messages: Also send logical decoding messages.
@@ -248,23 +230,17 @@ class ReplicationConnection(Closing):
             TransientError: the slot is in use, or the connection is gone.
             FatalError: the server refuses an option, or the role.
         """
-        _check_name(slot)
-        options = {
-            "proto_version": str(version),
-            "publication_names": ",".join(_quote_identifier(name) for name in publications),
-        }
-        if streaming != "off":
-            options["streaming"] = streaming
-        if messages:
-            options["messages"] = "true"
-        if binary:
-            options["binary"] = "true"
-        if origin is not None:
-            options["origin"] = origin
-        if two_phase:
-            options["two_phase"] = "on"
-        listed = ", ".join(f"{name} {_quote_literal(value)}" for name, value in options.items())
-        command = f'START_REPLICATION SLOT "{slot}" LOGICAL {format_lsn(start_lsn)} ({listed})'
+        command = start_command(
+            slot,
+            publications,
+            start_lsn,
+            version=version,
+            streaming=streaming,
+            messages=messages,
+            binary=binary,
+            origin=origin,
+            two_phase=two_phase,
+        )
         self._slot = slot
         self._wanted = _Any() if prefixes is None else {prefix.encode() for prefix in prefixes}
         self.silent_for_s = self._find_receiver_timeout_s()
@@ -455,20 +431,3 @@ def _greatest_lsn(frames: Sequence[bytes]) -> Lsn:
     XLogData of a Commit has the end of its record there.
     """
     return Lsn(int.from_bytes(max(map(_POSITION, frames))))
-
-
-def _check_name(name: str) -> None:
-    if _SLOT_NAME.match(name) is None:
-        raise ConfigError(
-            f"{name!r} is not a name for a replication slot",
-            key="source.slot",
-            hint="1 to 63 characters: lower-case letters, digits and the underscore",
-        )
-
-
-def _quote_identifier(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _quote_literal(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"

@@ -13,7 +13,6 @@ from typing import Literal, TypeAlias
 
 from gateway.core.errors import ConfigError
 from gateway.definitions.model import SubscriptionDefinition
-from gateway.source.stream.connection import highest_protocol_version
 
 __all__ = ["Protocol", "negotiate", "wants_binary"]
 
@@ -30,6 +29,14 @@ class Protocol:
     binary: bool = False
 
 
+def _highest_version(server_version: int) -> int:
+    """Return the newest pgoutput protocol of a server: 2 in 14, 3 in 15, 4 from 16 on.
+
+    Source: PostgreSQL manual, "Logical Streaming Replication Parameters".
+    """
+    return 4 if server_version >= 160000 else 3 if server_version >= 150000 else 2
+
+
 def negotiate(subscriptions: Sequence[SubscriptionDefinition], server_version: int) -> Protocol:
     """Choose the protocol version and its options; one slot serves all subscriptions.
 
@@ -44,7 +51,7 @@ def negotiate(subscriptions: Sequence[SubscriptionDefinition], server_version: i
     Raises:
         ConfigError: two_phase on a server that does not have it.
     """
-    version = highest_protocol_version(server_version)
+    version = _highest_version(server_version)
     wanted = {subscription.streaming for subscription in subscriptions}
     streaming: StreamingMode = "off"
     if version >= 4 and "parallel" in wanted:

@@ -11,7 +11,7 @@ from psycopg import sql
 from gateway.core.errors import GatewayError, SlotError
 from gateway.core.lsn import Lsn, parse_lsn
 from gateway.source.session.connection import classify_server_error, connect
-from gateway.source.stream.connection import OUTPUT_PLUGIN
+from gateway.source.stream.command_text import OUTPUT_PLUGIN
 
 __all__ = [
     "SlotStatus",
