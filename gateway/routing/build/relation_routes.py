@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TypeAlias
 
 from gateway.copy import ChunkedCopy
 from gateway.core.errors import SchemaError, SchemaRefusedError
@@ -21,17 +20,17 @@ from gateway.definitions.model import Operation, Plan, Publish, TableCopy
 from gateway.definitions.tables.keys import key_of
 from gateway.definitions.tables.remembered import key_signature
 from gateway.definitions.tables.shape import unseen_changes
-from gateway.envelope.envelope import EnvelopeEncoder
 from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import encode_copy
 from gateway.pgoutput.messages import LogicalMessage, Relation
 from gateway.pgoutput.relations import Relations
 from gateway.routing.build.copy_routes import copy_route
 from gateway.routing.build.held_tables import HeldTables
-from gateway.routing.build.projections import Projection, Projections
+from gateway.routing.build.projections import Projections
 from gateway.routing.build.publication_history import PublicationHistory, Publishes
 from gateway.routing.build.relation_check import mismatch_of, targets_of
 from gateway.routing.build.route_builder import RouteBuilder
+from gateway.routing.build.shared_projections import SharedProjections
 from gateway.routing.build.topics import Addresses
 from gateway.routing.build.watched_copies import WatchedCopies
 from gateway.routing.ports import (
@@ -52,11 +51,6 @@ from gateway.routing.row.targets import Target
 from gateway.routing.settings import RoutingSettings
 
 __all__ = ["RelationRoutes"]
-
-_Shared: TypeAlias = dict[
-    tuple[int, tuple[str, ...]], tuple[Projection, EnvelopeEncoder, list[Target]]
-]
-"""Projections with their encoders and targets, by target OID and column names."""
 
 
 class RelationRoutes:
@@ -397,16 +391,20 @@ class RelationRoutes:
         asking: Asking | None,
     ) -> list[ProjectionRoute]:
         """Return one projection route for all publishes that share target and columns."""
-        projections: _Shared = {}
+        shared = SharedProjections(self._builder, self.filters, names, asking)
         seen: set[str] = set()
         for publish in publishes:
             if publish.subscription in seen:
                 continue  # read under its root, every leaf of the tree yields the same publish
             seen.add(publish.subscription)
+            table_id = (publish.subscription, publish.target_oid)
             try:
-                self._add(publish, relation, names, asking, projections)
+                projection = self.projections.of_relation(publish, relation)
+                keyed_by = key_signature(projection.columns, projection.key)
+                if self._keys.get(table_id, keyed_by) != keyed_by:
+                    self.held.hold({table_id: "its key has changed"})
+                shared.add(publish, projection)
             except (SchemaError, SchemaRefusedError) as error:
-                table_id = (publish.subscription, publish.target_oid)
                 stops = isinstance(error, SchemaRefusedError) and table_id not in self._open_ended
                 if self.held.is_ending(table_id):
                     self.held.lost[table_id] = error.message
@@ -414,55 +412,7 @@ class RelationRoutes:
                 if stops or table_id not in self.held.copied:
                     raise
                 self.held.hold({table_id: error.message})
-        name = f"{relation.namespace}.{relation.name}"
-        return [
-            self._builder.route(projection, encoder, targets, name, names)
-            for projection, encoder, targets in projections.values()
-            if targets
-        ]
-
-    def _add(
-        self,
-        publish: Publish,
-        relation: Relation,
-        names: Sequence[str],
-        asking: Asking | None,
-        projections: _Shared,
-    ) -> None:
-        """Add a subscription to the targets of its projection of a relation.
-
-        Raises:
-            SchemaError: the relation cannot be published for it.
-        """
-        table_id = (publish.subscription, publish.target_oid)
-        projection = self.projections.of_relation(publish, relation)
-        keyed_by = key_signature(projection.columns, projection.key)
-        if self._keys.get(table_id, keyed_by) != keyed_by:
-            self.held.hold({table_id: "its key has changed"})
-        key = (projection.target.oid, tuple(column.name for column in projection.columns))
-        if key not in projections:
-            projections[key] = (projection, self._builder.encoder(projection, names), [])
-        projection, encoder, targets = projections[key]
-        passes = {
-            operation: self.filters.passes(publish.filters[operation], names, asking)
-            for operation in publish.operations - {Operation.TRUNCATE}
-        }
-        selections = {
-            operation: lookup
-            for operation in passes
-            if (lookup := self.filters.lookup(publish.filters[operation], names)) is not None
-        }
-        targets.append(
-            self._builder.target(
-                publish.subscription,
-                projection,
-                encoder,
-                publish.operations,
-                passes,
-                selections,
-                publish.filters,
-            )
-        )
+        return shared.routes(f"{relation.namespace}.{relation.name}")
 
 
 def _by_relation(publishes: Sequence[Publish]) -> Publishes:
