@@ -85,7 +85,7 @@ def unusable_topics(
     Args:
         specs: Required topics; names are unique.
         found: Existing topics.
-        known: What this user may do with them.
+        known: IDs of these, and permissions of this user.
         unavailable: Errors of topics that can be neither described nor created.
         read: Names of the topics that are read as well as written.
         unread: Errors already met in reading some of them.
