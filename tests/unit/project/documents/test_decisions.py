@@ -1,4 +1,4 @@
-"""The index of the decisions has each of them once, by its number, title and file."""
+"""Decisions: the index has each once, by number, title and file, and each is short."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parents[4] / "docs" / "decisions"
+MOST_LINES = 14
+"""Of text in a record. What needs more belongs to a page or a docstring."""
 
 
 def test_the_index_has_each_decision_once() -> None:
@@ -18,3 +20,12 @@ def test_the_index_has_each_decision_once() -> None:
         found.append((title[1], title[2], file.name))
 
     assert sorted(listed) == sorted(found)
+
+
+def test_each_decision_is_short() -> None:
+    lines = {
+        file.name: len([line for line in file.read_text().splitlines()[1:] if line])
+        for file in FOLDER.glob("0*.md")
+    }
+
+    assert {name: number for name, number in lines.items() if number > MOST_LINES} == {}
