@@ -20,7 +20,6 @@ from gateway.source.stream.slot import slot_status
 
 __all__ = ["ask", "reads_slot"]
 
-"""Timeout of reading what the gateway has committed, in seconds."""
 _ASK_AGAIN_S: Final = 5.0
 _LOOK_S: Final = 0.2
 """Seconds between two looks at what is committed, each of which makes clients of Kafka."""

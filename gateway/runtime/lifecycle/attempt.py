@@ -279,6 +279,8 @@ class Attempt:
     def _stand_by(self, connection: psycopg.Connection, seconds: float) -> None:
         self.stood_by = True
         self._process.standby.wait(connection)
+        # All servers have answered by now.
+        self._process.counters.set_denied(None)
         self._process.counters.enter("standby")
         self._process.pause(seconds)
 

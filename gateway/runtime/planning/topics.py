@@ -186,7 +186,9 @@ def ensure_all_topics(
             raise error
     silent = {markers[name]: error for name, error in denied.items() if name in markers}
     reasons = _faults_of_tables(by_table, denied)
-    if denied and (len(reasons) == len(by_table) > 0 or len(silent) == len(markers)):
+    if silent and len(silent) == len(markers):
+        raise next(iter(silent.values()))
+    if len(reasons) == len(by_table) > 0:
         raise next(iter(denied.values()))
     return Topics(
         {spec.name: found[spec.name].partitions for spec in tables if spec.name in found},

@@ -163,6 +163,7 @@ def test_a_gateway_that_has_led_and_stands_by_with_other_definitions_waits_for_i
                 assert _is_refused(first), "an attempt took it back"
             connection.execute(f"ALTER ROLE {role} LOGIN".encode())
             wait_until(lambda: is_ready(first), 60, "the first to stand by again")
+            wait_until(lambda: not _is_refused(first), 60, "it to be taken back")
             assert first.process.terminate() == second.process.terminate() == 0
         finally:
             a.close()

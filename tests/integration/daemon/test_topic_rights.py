@@ -280,7 +280,7 @@ def test_a_right_to_write_that_all_topics_lose_is_asked_for_until_it_is_given_ba
     environment = secured.environment()
     del environment["PGSLUICE_SOURCE__DSN_FILE"]
     # As the start of an attempt finds it: nothing has been written then.
-    words = "writing to topic withdrawn.public.t1: not authorised"
+    words = "writing to topic withdrawn.transaction: not authorised"
 
     with secured.postgres.connect(DATABASE) as connection, secured.reader() as reader:
         try:
