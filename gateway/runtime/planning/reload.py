@@ -48,7 +48,12 @@ from gateway.source.catalog.watch import CatalogWatch
 from gateway.source.provisioning.own_publications import extend_publications
 from gateway.source.provisioning.trigger_installation import has_ddl_messages
 from gateway.source.session.blockers import session_name
-from gateway.source.session.connection import connect, server_facts, wal_flush_lsn
+from gateway.source.session.connection import (
+    connect,
+    forget_schemas,
+    server_facts,
+    wal_flush_lsn,
+)
 
 __all__ = ["LOOK_FOR_REQUESTS", "PreparedDefinitions", "Reloader", "channel_of"]
 
@@ -323,6 +328,7 @@ class Reloader:
         self._read = ""
         definitions = read_definitions(settings)
         self._read = definitions.fingerprint
+        forget_schemas(connection)
         facts = server_facts(connection)
         read_at = wal_flush_lsn(connection)
         rewritten = definitions.fingerprint != self._watermark.definitions

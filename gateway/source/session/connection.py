@@ -42,6 +42,7 @@ __all__ = [
     "classify_server_error",
     "connect",
     "connection_string",
+    "forget_schemas",
     "is_text_too_long",
     "replication_settings",
     "role_schemas",
@@ -203,7 +204,8 @@ def role_schemas(connection: psycopg.Connection) -> tuple[str, ...]:
 
     Those of its own search_path, in order, as far as they exist; ``pg_catalog`` only where it is
     listed. They are found out by a connection that is closed at once, because `SESSION_SETTINGS`
-    hides that path; a connection that was not made by `connect` has its own.
+    hides that path; a connection that was not made by `connect` has its own. They are asked for
+    once, see `forget_schemas`.
 
     Raises:
         TransientError, FatalError: as `connect`.
@@ -221,6 +223,12 @@ def role_schemas(connection: psycopg.Connection) -> tuple[str, ...]:
         doing = "reading the search_path"
         raise classify_server_error(error.sqlstate, str(error), doing=doing) from None
     return () if row is None else tuple(row[0])
+
+
+def forget_schemas(connection: psycopg.Connection) -> None:
+    """Let `role_schemas` ask again: schemas may have come, or the right to use them."""
+    if isinstance(connection, Session):
+        connection.schemas = None
 
 
 def withheld_schemas(connection: psycopg.Connection) -> tuple[str, ...]:

@@ -202,7 +202,7 @@ def test_a_size_that_only_the_broker_finds_out_is_no_dead_end(
     go_on(s, end, "size")
 
     assert f"topic {s.topic('t')}" in ended.err
-    assert "max.message.bytes of the topic" in ended.err
+    assert "the topic's max.message.bytes" in ended.err
     assert s.rebuilt("t") == s.source_rows("SELECT * FROM t WHERE id > 1")
     (error,) = errors(s)
     # The error topic takes what the table's topic does not.
