@@ -214,7 +214,7 @@ class Watch:
                 event(_LOG, logging.DEBUG, "the server cannot be polled", error=message)
                 self._forget_connection()
                 if had_connection:
-                    next_look = looked  # a new connection tells why
+                    next_look = looked  # a new connection gives the reason
                 else:
                     self._unseen = message
                     self._denied = _denied(error)

@@ -74,7 +74,7 @@ def test_the_documented_rights_are_enough_for_the_gateway(
     assert "may not make the gateway's publications" in checked.out
     statements = cli("check", "--sql", *config, environment=secured.environment())
     with secured.postgres.connect(DATABASE) as connection:
-        # What the owner is told to run.
+        # The statements that the owner has to run.
         connection.execute(statements.out.encode())
     checked = cli("check", *config, environment=secured.environment())
     assert checked.code == 0, checked.out

@@ -1,4 +1,4 @@
-"""What is said of a source server between two looks at it."""
+"""Status of the source server between two polls."""
 
 from __future__ import annotations
 

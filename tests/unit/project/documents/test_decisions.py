@@ -7,7 +7,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parents[4] / "docs" / "decisions"
 MOST_LINES = 14
-"""Of text in a record. What needs more belongs to a page or a docstring."""
+"""Maximum number of lines of text in a record. More belongs to a page or a docstring."""
 
 
 def test_the_index_has_each_decision_once() -> None:
