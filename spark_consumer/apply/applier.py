@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from spark_consumer.apply.batch import Batch, next_serial
-from spark_consumer.apply.large import Large, Learnt
-from spark_consumer.apply.strategies import write
+from spark_consumer.apply.frames.batch import Batch, next_serial
+from spark_consumer.apply.frames.large import Large, Learnt
+from spark_consumer.apply.frames.strategies import write
 from spark_consumer.errors import COPY_AGAIN, ContractError, TableError
 from spark_consumer.formats.commit_metadata import Commit, Found
 from spark_consumer.formats.protocol import Table

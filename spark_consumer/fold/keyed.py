@@ -10,8 +10,8 @@ has the row. The outcome of each key is one of
     delete   the table does not have the row
 
 A key change makes the outcome of one key depend on another's: see
-`spark_consumer.fold.key_changes`. Rows without a key are in `spark_consumer.apply.unkeyed`. The
-frames' columns are described in `spark_consumer.kafka.decode`.
+`spark_consumer.fold.key_changes`. Rows without a key are in `spark_consumer.apply.frames.unkeyed`.
+The frames' columns are described in `spark_consumer.kafka.decode`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_consumer.apply.applier import Applier
-from spark_consumer.apply.large import Learnt
+from spark_consumer.apply.frames.large import Learnt
 from spark_consumer.errors import ConsumerError
 from spark_consumer.formats.commit_metadata import Found
 from spark_consumer.job.planner import Task, read_shares

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_consumer.apply import strategies as writers
+from spark_consumer.apply.frames import strategies as writers
 from spark_consumer.formats.delta import merge
 from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.formats.protocol import TableFormat

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_consumer.apply import strategies as writers
+from spark_consumer.apply.frames import strategies as writers
 from spark_consumer.errors import ContractError, TableError, TransientConsumerError
 from spark_consumer.formats.commit_metadata import Commit
 from spark_consumer.formats.delta import merge

@@ -11,7 +11,7 @@ import pytest
 from psycopg import sql
 from pyspark.sql import functions as F
 
-from spark_consumer.apply import strategies as writers
+from spark_consumer.apply.frames import strategies as writers
 from spark_consumer.errors import TableError
 from spark_consumer.formats.delta import merge
 from spark_consumer.kafka.layout import _folds, value_layout

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spark_consumer.apply.applier import Applier
-from spark_consumer.apply.large import Learnt
+from spark_consumer.apply.frames.large import Learnt
 from spark_consumer.formats.commit_metadata import Found
 from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.formats.protocol import TableFormat

@@ -19,7 +19,7 @@ from gateway.source.session import connection, session
 from gateway.transactions import buffer, spool
 from schemas.settings import text_files
 from spark_consumer import bounded_http, metrics
-from spark_consumer.apply import strategies
+from spark_consumer.apply.frames import strategies
 from spark_consumer.formats.delta import merge
 from spark_consumer.job import maintenance
 from spark_consumer.spark import session as spark_session

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_consumer.apply.strategies import REWRITE_BYTES, choose
+from spark_consumer.apply.frames.strategies import REWRITE_BYTES, choose
 
 UNKNOWN = None
 LITTLE, MUCH = REWRITE_BYTES, REWRITE_BYTES + 1

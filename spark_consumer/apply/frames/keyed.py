@@ -12,9 +12,9 @@ from pyspark.sql import Column as Expr
 from pyspark.sql import DataFrame, Observation, Row
 from pyspark.sql import functions as F
 
-from spark_consumer.apply.batch import Batch
-from spark_consumer.apply.key_range import NO_BOUNDS, Bounds
-from spark_consumer.apply.speculative import observed
+from spark_consumer.apply.frames.batch import Batch
+from spark_consumer.apply.frames.key_range import NO_BOUNDS, Bounds
+from spark_consumer.apply.frames.speculative import observed
 from spark_consumer.fold.key_changes import fold_key_changes
 from spark_consumer.fold.keyed import fold_keyed
 from spark_consumer.formats.changes import NEEDS_ROW, KeyedChanges, assigned, same_key
@@ -34,7 +34,7 @@ that leave some columns of a row unchanged."""
 
 
 class Keyed:
-    """Rows identified by a key; see `spark_consumer.apply.strategies.Rows` for the methods."""
+    """Rows identified by a key; for the methods see `Rows` in `strategies`."""
 
     def __init__(self, batch: Batch, key: KeyLayout) -> None:
         self._batch = batch

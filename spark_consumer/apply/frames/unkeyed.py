@@ -15,7 +15,7 @@ from pyspark.sql import Column as Expr
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_consumer.apply.batch import Batch
+from spark_consumer.apply.frames.batch import Batch
 from spark_consumer.formats.changes import ValueChanges, same_value
 from spark_consumer.names import quoted
 
@@ -23,7 +23,7 @@ __all__ = ["Multiset", "fold_multiset"]
 
 
 class Multiset:
-    """Rows identified by their values; see `spark_consumer.apply.strategies.Rows`."""
+    """Rows identified by their values; see `spark_consumer.apply.frames.strategies.Rows`."""
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame, Observation
 
-from spark_consumer.apply.batch import Batch, next_serial
-from spark_consumer.apply.max_keys import Frontiers
-from spark_consumer.apply.speculative import Expected, decoded_as, peek
-from spark_consumer.apply.strategies import write, write_outright
+from spark_consumer.apply.frames.batch import Batch, next_serial
+from spark_consumer.apply.frames.max_keys import Frontiers
+from spark_consumer.apply.frames.speculative import Expected, decoded_as, peek
+from spark_consumer.apply.frames.strategies import write, write_outright
 from spark_consumer.formats.commit_metadata import Commit, Found
 from spark_consumer.formats.protocol import Table
 from spark_consumer.formats.schema_evolution import Known, follow, known_after, matched, planned

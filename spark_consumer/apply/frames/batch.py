@@ -10,7 +10,7 @@ from functools import cached_property
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_consumer.apply.max_keys import Frontiers
+from spark_consumer.apply.frames.max_keys import Frontiers
 from spark_consumer.formats.commit_metadata import Commit, Found
 from spark_consumer.formats.protocol import Table
 from spark_consumer.kafka.layout import ColumnPlan

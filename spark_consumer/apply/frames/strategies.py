@@ -14,10 +14,10 @@ from typing import Final, Protocol, TypeAlias
 
 from pyspark.sql import DataFrame, Observation
 
-from spark_consumer.apply.batch import Batch
-from spark_consumer.apply.keyed import Keyed
-from spark_consumer.apply.speculative import Expected, observed
-from spark_consumer.apply.unkeyed import Multiset
+from spark_consumer.apply.frames.batch import Batch
+from spark_consumer.apply.frames.keyed import Keyed
+from spark_consumer.apply.frames.speculative import Expected, observed
+from spark_consumer.apply.frames.unkeyed import Multiset
 from spark_consumer.formats.commit_metadata import Found
 from spark_consumer.kafka.batch_profile import Piece
 

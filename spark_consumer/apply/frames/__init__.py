@@ -1,0 +1,1 @@
+"""Changes in Spark frames: strategies by batch and table."""
