@@ -164,23 +164,29 @@ def read_markers(records: DataFrame, schemas: Schemas) -> Reading:
     cut = records.select("offset", F.when(whole, number).alias("value_id"), body.alias("body"))
     # Read once, for two queries: Spark counts what it reads as the batch's rows.
     cut = gather(cut, records.sparkSession)
-    damaged = cut.where("value_id IS NULL")
-    frames = [damaged.select("offset", *(F.lit(None).alias(name) for name in _TYPES))]
-    first = F.min("offset").alias("first")
-    kinds = cut.where("value_id IS NOT NULL").groupBy("value_id").agg(first).orderBy("first")
+    # Frames that Spark evaluates on the driver, without a job, like what is made of them.
+    rows = cut.select("offset", "value_id").collect()
+    ids = sorted((row["offset"], row["value_id"]) for row in rows if row["value_id"] is not None)
+    first = {bytes(value_id): offset for offset, value_id in reversed(ids)}
+    frames = []
+    if len(ids) < len(rows):
+        damaged = cut.where("value_id IS NULL")
+        frames.append(damaged.select("offset", *(F.lit(None).alias(name) for name in _TYPES)))
     end, why = None, None
     # In this order: after the first schema that cannot be read, no other one is fetched.
-    for index, row in enumerate(kinds.limit(_MOST_SCHEMAS + 1).collect()):
+    for index, (value_id, offset) in enumerate(sorted(first.items(), key=lambda one: one[1])):
         try:
             if index == _MOST_SCHEMAS:
                 raise ContractError(
                     f"the topic has more than {_MOST_SCHEMAS} schemas",
                     hint="is it written by something else than the gateway?",
                 )
-            frames.append(_decoded(cut, schema_number(row["value_id"]), schemas))
+            frames.append(_decoded(cut, schema_number(value_id), schemas))
         except ContractError as error:
-            end, why = row["first"], _at(row["first"], error)
+            end, why = offset, _at(offset, error)
             break
+    if not frames:
+        return Reading([], why)
     wanted = reduce(DataFrame.union, frames)
     if end is not None:
         wanted = wanted.where(F.col("offset") < end)
