@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
-from bench import copy, encode, feed, groups, rows, subscriptions
+from bench import copy, encode, feed, fresh, groups, rows, subscriptions
 from bench.cases import CASES
 from bench.load import CHANGES_PER_TRANSACTION
 from bench.stream import measure, stop_on_sigterm
@@ -31,6 +32,8 @@ def main() -> int:
             from bench.tables import run
 
             run(arguments.table_rows, arguments.only)
+        if arguments.only == "fresh":
+            fresh.run(against=arguments.against, profile=arguments.profile)
         if arguments.only == "feed":
             feed.run(arguments.rows)
         if arguments.only == "groups":
@@ -59,13 +62,15 @@ def _parser() -> argparse.ArgumentParser:
             "tables",
             "neighbours",
             "many-tables",
+            "fresh",
             "copy",
             "feed",
             "groups",
         ),
         help="a full slot into Kafka, the cost of encoding a row, of routing it compiled and "
         "interpreted, or of many subscriptions beside as many native ones (default: these four); "
-        "or the Spark job on a large table, on one twenty times as large, on many small ones; the "
+        "or the Spark job on a large table, on one twenty times as large, on many small ones, and "
+        "how long a commit takes to be seen in its tables; the "
         "copy of a table, what Kafka takes when nothing else is done, or two groups beside one "
         "gateway",
     )
@@ -75,6 +80,17 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         choices=[case.name for case in CASES],
         help="of the cases of `stream` only this one, and others that are named so (default: all)",
+    )
+    parser.add_argument(
+        "--against",
+        type=Path,
+        metavar="ROOT",
+        help="for `fresh`: another checkout, set up, that is measured beside this one",
+    )
+    parser.add_argument(
+        "--profile",
+        action="store_true",
+        help="for `fresh`: record where the time goes, which takes a JDK",
     )
     parser.add_argument(
         "--table-rows",

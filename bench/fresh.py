@@ -1,0 +1,349 @@
+"""From a commit in PostgreSQL to the rebuilt tables: how fresh they are, with how many tables.
+
+A gateway and a Spark job run as users run them. Rows change in all tables in turns, 60 % updates,
+30 % inserts and 10 % deletes, and the newest manifest says until which LSN the tables are complete:
+that is when a reader sees a commit. Another checkout can be measured beside this one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+import psycopg
+
+from bench.processes import BenchError, cpu_s
+from bench.recording import Recording, recording
+from devkit.embedded.kafka import EmbeddedKafka
+from devkit.embedded.postgres import EmbeddedPostgres
+from devkit.embedded.processes import free_port
+from devkit.embedded.registry import EmbeddedRegistry
+
+__all__ = ["CASES", "Case", "run"]
+
+_ROOT: Final = Path(__file__).resolve().parents[1]
+_ROWS: Final = 5_000
+"""Rows of a table, unless a case says otherwise."""
+_TRANSACTION: Final = 5
+_STRIDE: Final = 7_919
+_START_S: Final = 900.0
+_POLL_S: Final = 0.02
+_CUT: Final = re.compile(r"cut applied: .* records=(\d+) tables=(\d+) seconds=([0-9.]+)")
+_TABLE: Final = """
+CREATE TABLE {name} (id bigint PRIMARY KEY, region text, note text, quantity integer,
+                     amount numeric(12,2), changed_at timestamptz DEFAULT now());
+INSERT INTO {name} SELECT id, 'region ' || id % 50, 'a note of some forty characters, row ' || id,
+                          id % 1000, id / 7.0, now() FROM generate_series(1, {rows}) id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A load.
+
+    Attributes:
+        tables: Number of tables.
+        changing: Number of tables that change.
+        rate: Rows a second; 0 to measure the idle job.
+        seconds: How long it lasts.
+        rows: Rows of a table.
+    """
+
+    tables: int
+    changing: int
+    rate: int
+    seconds: int = 60
+    rows: int = _ROWS
+
+    def title(self) -> str:
+        """Return it in words."""
+        many = "1 table" if self.tables == 1 else f"{self.tables} tables"
+        if not self.rate:
+            return f"{many}, idle"
+        which = "" if self.changing == self.tables else f", {self.changing} of them change"
+        return f"{many}{which}, {self.rate:,} rows/s"
+
+
+CASES: Final = (
+    (Case(1, 1, 500),),
+    (Case(20, 20, 500), Case(20, 20, 5_000)),
+    (Case(500, 0, 0), Case(500, 100, 500)),
+    (Case(1, 1, 500, rows=5_000_000),),
+)
+"""Those of one group have tables of the same size, and are measured one after the other, with one
+gateway and one job."""
+
+
+def run(
+    groups: Sequence[Sequence[Case]] = CASES,
+    against: Path | None = None,
+    *,
+    profile: bool = False,
+) -> None:
+    """Measure and print.
+
+    Args:
+        groups: What to measure.
+        against: Root of another checkout, set up, which is measured first in each group.
+        profile: Whether it is recorded where the time goes, which costs some.
+    """
+    print(f"\n{os.cpu_count()} CPUs, load average {os.getloadavg()[0]:.1f}; seconds")
+    for group in groups:
+        for root in filter(None, (against, _ROOT)):
+            name = "before" if root == against else "now"
+            tables, rows = group[0].tables, group[0].rows
+            with _running(root, tables, rows) as scene:
+                print(
+                    f"{name:7}{tables} x {rows:,} rows: first state"
+                    f" {scene.first_state_s:.0f} s after the start",
+                    flush=True,
+                )
+                for case in group:
+                    with recording(scene.pids["JVM"]) if profile else nullcontext() as recorded:
+                        line = _measured(scene, case)
+                    print(f"{name:7}{line}", *_where(recorded), sep="\n", flush=True)
+
+
+def _where(recorded: Recording | None) -> Iterator[str]:
+    return iter(()) if recorded is None else recorded.lines()
+
+
+@dataclass(slots=True)
+class _Scene:
+    server: EmbeddedPostgres
+    pids: dict[str, int]
+    states: Path
+    log: Path
+    first_state_s: float
+    rows: int
+    next_id: int
+    seen: list[tuple[float, int]] = field(default_factory=list)
+
+
+def _measured(scene: _Scene, case: Case) -> str:
+    """Play a case; return a line of the table."""
+    began, before = time.monotonic(), {name: cpu_s(pid) for name, pid in scene.pids.items()}
+    skip = len(scene.log.read_text())
+    times = _write(scene, case) if case.rate else []
+    if not case.rate:
+        time.sleep(case.seconds)
+    passed = time.monotonic() - began
+    cores = {name: (cpu_s(pid) - before[name]) / passed for name, pid in scene.pids.items()}
+    used = ", ".join(f"{name} {share:.2f}" for name, share in cores.items())
+    memory = _resident(scene.pids["job"]) / 2**20
+    line = f"{case.title():46}"
+    if times:
+        cuts = [(float(s), int(n)) for n, _, s in _CUT.findall(scene.log.read_text()[skip:])]
+        spent = [seconds for seconds, records in cuts if records]
+        ordered = sorted(times)
+        line += (
+            f" cut {median(spent):5.2f} ({len(spent)})   visible after {median(ordered):5.2f},"
+            f" 95 % {ordered[len(ordered) * 95 // 100]:5.2f}, most {ordered[-1]:5.2f}"
+        )
+    return f"{line}   cores: {used}   job {memory:,.0f} MB"
+
+
+def _write(scene: _Scene, case: Case) -> list[float]:
+    """Write at the rate; return how long each of some commits took to be seen."""
+    commits: list[tuple[float, int]] = []
+    per_second = case.rate / _TRANSACTION
+    with scene.server.connect() as connection:
+        began = time.monotonic()
+        number = 0
+        while (now := time.monotonic()) < began + case.seconds:
+            due = began + number / per_second
+            if now < due:
+                time.sleep(due - now)
+            table = f"t{number % case.changing}"
+            connection.execute(_change(table, scene.rows, scene.next_id, number).encode())
+            if number % max(1, int(per_second / 10)) == 0:
+                found = connection.execute("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn")
+                row: Any = found.fetchone()
+                commits.append((time.monotonic(), int(row[0])))
+            scene.next_id += 1
+            number += 1
+        # So that the last of them is behind some marker's end.
+        connection.execute(_change("t0", scene.rows, scene.next_id, 0).encode())
+        scene.next_id += 1
+    if number < per_second * case.seconds * 0.95:
+        raise BenchError(f"only {number * _TRANSACTION / case.seconds:.0f} rows a second written")
+    deadline = time.monotonic() + _START_S
+    while _newest_lsn(scene.states) < commits[-1][1]:
+        if time.monotonic() > deadline:
+            raise BenchError("the tables do not come to what was written")
+        time.sleep(_POLL_S)
+    time.sleep(10 * _POLL_S)
+    seen = iter(list(scene.seen))
+    at, lsn = next(seen)
+    times = []
+    for sent, wanted in commits:
+        while lsn < wanted:
+            at, lsn = next(seen)
+        times.append(at - sent)
+    return times
+
+
+def _change(table: str, rows: int, new_id: int, number: int) -> str:
+    """Return a transaction: three updates, an insert or two, and a delete in its place."""
+    first = number * _STRIDE % (rows - 10) + 1
+    odd = number % 2
+    last = f"DELETE FROM {table} WHERE id = (SELECT min(id) FROM {table} WHERE id > {rows})"
+    if odd:
+        last = f"INSERT INTO {table} VALUES ({-new_id}, 'region 8', 'another', 2, 2.5)"
+    return (
+        f"BEGIN; UPDATE {table} SET quantity = quantity + 1, changed_at = now()"
+        f" WHERE id BETWEEN {first} AND {first + 2};"
+        f" INSERT INTO {table} VALUES ({new_id}, 'region 7', 'new', 1, 1.5); {last}; COMMIT"
+    )
+
+
+def _newest_lsn(states: Path) -> int:
+    """Return the LSN of the newest manifest; 0 before there is one."""
+    most = 0
+    for name in ("newest.0", "newest.1"):
+        try:
+            found = json.loads((states / name).read_text())
+        except (OSError, ValueError):
+            continue
+        most = max(most, int(found["end_lsn"]))
+    return most
+
+
+def _is_complete(states: Path, tables: int) -> bool:
+    for name in ("newest.0", "newest.1"):
+        try:
+            found = json.loads((states / name).read_text())
+        except (OSError, ValueError):
+            continue
+        ready = sum(state == "ready" for state in found["copies"].values())
+        if ready == tables == len(found["tables"]):
+            return True
+    return False
+
+
+def _resident(pid: int) -> int:
+    """Return the resident memory of a process and its children, in bytes."""
+    total, waiting = 0, [pid]
+    while waiting:
+        one = waiting.pop()
+        try:
+            status = Path(f"/proc/{one}/status").read_text()
+            waiting += _children(one)
+        except OSError:
+            continue
+        # A child that has ended and was not waited for has none.
+        found = (x for x in status.splitlines() if x.startswith("VmRSS"))
+        total += int(next(found, "VmRSS: 0").split()[1])
+    return total * 1024
+
+
+@contextmanager
+def _running(root: Path, tables: int, rows: int) -> Iterator[_Scene]:
+    """Servers, a gateway and a job of a checkout, with tables that are complete."""
+    server, kafka, registry = EmbeddedPostgres(18), EmbeddedKafka(), EmbeddedRegistry()
+    with ExitStack() as stack:
+        folder = Path(tempfile.mkdtemp(prefix="pgsluice-bench-"))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        for part in (server, kafka, registry):
+            stack.callback(part.stop)
+            part.start()
+        with server.connect() as connection:
+            _make(connection, tables, rows)
+        config = _configure(folder, server, kafka, registry, tables)
+        began = time.monotonic()
+        pids = {}
+        for name, command in (("gateway", "run"), ("job", "consume")):
+            log = stack.enter_context((folder / f"{name}.log").open("wb"))
+            python = root / ".venv" / "bin" / "python"
+            process = subprocess.Popen(
+                [python, "-m", "gateway", command, "--config", config],
+                stderr=log,
+                stdout=log,
+                cwd=root,
+            )
+            stack.callback(process.wait)
+            stack.callback(process.terminate)
+            pids[name] = process.pid
+        states = folder / "warehouse" / "fresh" / ".pgsluice"
+        while not _is_complete(states, tables):
+            if time.monotonic() > began + _START_S:
+                said = (folder / "job.log").read_text()[-2000:]
+                raise BenchError(f"the tables are not complete; the job said:\n{said}")
+            time.sleep(_POLL_S)
+        first = time.monotonic() - began
+        # The JVM of a job is a child of its process, and does the work.
+        jvm = _children(pids["job"])
+        pids |= {"JVM": jvm[0]} if jvm else {}
+        scene = _Scene(server, pids, states, folder / "job.log", first, rows, rows + 1)
+        ended = threading.Event()
+        watcher = threading.Thread(target=_watch, args=(scene, ended), daemon=True)
+        watcher.start()
+        stack.callback(watcher.join)
+        stack.callback(ended.set)
+        yield scene
+
+
+def _children(pid: int) -> list[int]:
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _watch(scene: _Scene, ended: threading.Event) -> None:
+    """Note when each newest LSN was seen first."""
+    newest = 0
+    while not ended.wait(_POLL_S):
+        lsn = _newest_lsn(scene.states)
+        if lsn > newest:
+            newest = lsn
+            scene.seen.append((time.monotonic(), lsn))
+
+
+def _make(connection: psycopg.Connection[Any], tables: int, rows: int) -> None:
+    for number in range(tables):
+        connection.execute(_TABLE.format(name=f"t{number}", rows=rows).encode())
+
+
+def _configure(
+    folder: Path,
+    server: EmbeddedPostgres,
+    kafka: EmbeddedKafka,
+    registry: EmbeddedRegistry,
+    tables: int,
+) -> Path:
+    listed = ", ".join(f"t{number}" for number in range(tables))
+    (folder / "replication.sql").write_text(
+        f"CREATE PUBLICATION p FOR TABLE {listed};\n"
+        "CREATE SUBSCRIPTION fresh CONNECTION '' PUBLICATION p;\n"
+    )
+    parts: dict[str, dict[str, Any]] = {
+        "source": {"dsn": server.dsn(), "slot": "fresh"},
+        "definitions": {"file": "replication.sql"},
+        "kafka": {"bootstrap.servers": kafka.bootstrap_servers},
+        "registry": {"url": registry.url},
+        "gateway": {"name": "fresh"},
+        "consumer": {
+            "warehouse": str(folder / "warehouse"),
+            "trigger_interval_s": 1,
+            "metrics_listen": f"127.0.0.1:{free_port()}",
+        },
+        "consumer.spark": {"spark.local.dir": str(folder / "spark")},
+    }
+    config = folder / "pgsluice.toml"
+    config.write_text(
+        "\n".join(
+            f"[{name}]\n" + "\n".join(f'"{k}" = {json.dumps(v)}' for k, v in values.items())
+            for name, values in parts.items()
+        )
+    )
+    return config
