@@ -16,7 +16,7 @@ from spark_consumer.errors import SettingsError
 __all__ = ["PHASES", "Figures", "Pulse", "exposition", "health", "readiness", "serve"]
 
 _CONTENT: Final = "text/plain; version=0.0.4; charset=utf-8"
-PHASES: Final = ("stream", "plan", "apply", "manifest", "maintenance")
+PHASES: Final = ("stream", "plan", "read", "apply", "manifest", "maintenance")
 _STALE_S: Final = 300.0
 """Seconds without activity after which a job is considered hung: a step takes less."""
 
@@ -38,8 +38,10 @@ class Figures:
         unread_markers: Number of unread markers in the topic, by the last progress report.
         held: Reason for which the subscription is not read; None while it is.
         refused: Number of markers skipped since the start; the log has the reasons.
+        tables: By table, commit time of the oldest change that it lacks, microseconds since 1970;
+            None if it lacks none.
         seconds: Seconds spent since the start, by phase: stream (Spark's own, around each
-            micro-batch), plan, apply, manifest, maintenance.
+            micro-batch), plan, read (records, by the driver), apply, manifest, maintenance.
         seen_at: Time of the last activity of the query or of a step of the job, in seconds of the
             monotonic clock; None before the first.
     """
@@ -54,6 +56,7 @@ class Figures:
     unread_markers: int = 0
     held: str | None = None
     refused: int = 0
+    tables: Mapping[str, int | None] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
     seen_at: float | None = None
 
@@ -75,9 +78,7 @@ class Figures:
         since = self.waiting_since
         if since is None and self.held is not None:
             since = self.commit_time
-        if since is None:
-            return 0.0
-        return max(0.0, time.time() - since / 1_000_000)
+        return _age(since)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -93,6 +94,11 @@ class Figures:
         """Add time to a phase."""
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
         self.see()
+
+
+def _age(since: int | None) -> float:
+    """Return the seconds since a time in microseconds since 1970; 0 for none."""
+    return 0.0 if since is None else max(0.0, time.time() - since / 1_000_000)
 
 
 class Pulse:
@@ -164,6 +170,15 @@ def exposition(subscriptions: dict[str, Figures]) -> str:
             value = _value(name, figures)
             if value is not None:
                 lines.append(f'{_full(name)}{{subscription="{as_label(subscription)}"}} {value}')
+    waited = _full("table_lag_seconds")
+    lines += [
+        f"# HELP {waited} Age of the oldest change that a table lacks.",
+        f"# TYPE {waited} gauge",
+    ]
+    for subscription, figures in subscriptions.items():
+        for table, since in figures.tables.items():
+            labels = f'subscription="{as_label(subscription)}",table="{as_label(table)}"'
+            lines.append(f"{waited}{{{labels}}} {round(_age(since), 3)}")
     spent = _full("phase_seconds_total")
     lines += [f"# HELP {spent} Seconds spent, by phase.", f"# TYPE {spent} counter"]
     for subscription, figures in subscriptions.items():

@@ -16,7 +16,7 @@ def main(arguments: list[str]) -> int:
     """Fetch the configurations named; the exit code (75 when trying again may help)."""
     try:
         for configuration in arguments or USUAL:
-            jars.folder(configuration)
+            jars.jars(configuration)
     except GatewayError as error:
         print(f"fetch: {error}", file=sys.stderr)
         return 1 if isinstance(error, ConfigError) else 75

@@ -26,6 +26,7 @@ from gateway.core.errors import ConfigError, TransientError
 from gateway.jars.cache import cache_folder, locked
 from gateway.jars.checksums import read_checksums, verify
 from gateway.jars.java import java
+from gateway.jars.own import own_jar
 
 _TIMEOUT_S = 900
 # The registry's parent POM is not published, so this one is resolved without reading POMs.
@@ -83,11 +84,16 @@ def folder(configuration: str, *, say: Callable[[str], None] = _say) -> Path:
 def jars(configuration: str, *, say: Callable[[str], None] = _say) -> list[Path]:
     """The jar files of ``configuration``, sorted by name; fetched when they are not there.
 
+    Those of ``spark`` include the job's own classes, see `gateway.jars.own`.
+
     Raises:
         ConfigError: as `folder`.
         TransientError: as `folder`.
     """
-    return sorted(folder(configuration, say=say).glob("*.jar"))
+    found = sorted(folder(configuration, say=say).glob("*.jar"))
+    if configuration == "spark":
+        return [*found, own_jar(lambda: jars("java-compiler", say=say), found, say)]
+    return found
 
 
 def manifest_path() -> Path:

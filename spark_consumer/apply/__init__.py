@@ -1,5 +1,7 @@
-"""A table's share of a cut, applied: strategies by batch and table, exactly once.
+"""A table's share of a cut, applied exactly once.
 
-The applier decides whether a share is complete and which strategy writes it. Storage is left to
-`spark_consumer.formats`, and the choice of shares to `spark_consumer.job`.
+The applier decides whether a share is complete, and splits it where columns change. There are two
+ways to write what it hands on, each in a room: `driver` for few records of a small table, `frames`
+for everything. Storage is left to `spark_consumer.formats`, and the choice of shares to
+`spark_consumer.job`.
 """

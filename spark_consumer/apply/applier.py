@@ -9,29 +9,58 @@ once, on the state for which it was meant.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import replace
+from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from spark_consumer.apply.frames.batch import Batch, next_serial
+from spark_consumer.apply.driver.records import HeldRecords
+from spark_consumer.apply.driver.writer import NotSmallError, SmallWriter
+from spark_consumer.apply.frames.batch import next_serial
 from spark_consumer.apply.frames.large import Large, Learnt
-from spark_consumer.apply.frames.strategies import write
+from spark_consumer.apply.frames.writer import FrameWriter
 from spark_consumer.errors import COPY_AGAIN, ContractError, TableError
-from spark_consumer.formats.commit_metadata import Commit, Found
+from spark_consumer.formats.commit_metadata import Commit, Found, Written
 from spark_consumer.formats.protocol import Table
 from spark_consumer.formats.schema_evolution import Known, follow, known_after, matched, planned
-from spark_consumer.kafka.batch_profile import Survey, copy_beginnings, survey
-from spark_consumer.kafka.decode import RowTypes, changes
+from spark_consumer.kafka.batch_profile import Survey, survey
+from spark_consumer.kafka.decode import RowTypes
 from spark_consumer.kafka.layout import ColumnPlan, Layout, value_layout
 from spark_consumer.kafka.position import Position, Share
+from spark_consumer.kafka.records import FrameRecords, TopicRecords
 from spark_consumer.kafka.registry import Schemas
 from spark_consumer.kafka.schema_epochs import Epoch, cut_epochs
-from spark_consumer.spark.tuning import INTERPRETED, TABLE_BYTES, stored, tuned
 
-__all__ = ["Applier"]
+__all__ = ["Applier", "EpochWriter"]
+
+
+class EpochWriter(Protocol):
+    """Writes an epoch's changes to a table, by one commit."""
+
+    def write(
+        self,
+        table: Table,
+        columns: tuple[ColumnPlan, ...],
+        epoch: Epoch,
+        commit: Commit,
+        found: Found | None,
+        *,
+        empty: bool,
+        recreate: bool,
+    ) -> Written:
+        """Write changes.
+
+        Args:
+            table: The table.
+            columns: Its columns, in order.
+            epoch: The changes, of a kind of records that the writer knows.
+            commit: Metadata of the commit.
+            found: The table before the commit; None if it does not exist.
+            empty: Whether the table's rows are removed first.
+            recreate: Whether, with `empty`, its columns are replaced, too.
+        """
 
 
 class Applier:
@@ -55,20 +84,20 @@ class Applier:
         self.spark = spark
         self._learnt = learnt
         self.skipped = 0
-        self._compiled = {key: str(spark.conf.get(key)) for key in INTERPRETED}
         self._schemas = schemas
         self._types = RowTypes(spark, schemas)
         self._large = Large(schemas, self._types, learnt)
+        self._held = SmallWriter(spark, schemas, self._types)
+        self._in_frames = FrameWriter(spark, schemas, learnt.frontiers)
 
     def apply(
         self,
         table: Table,
         found: Found | None,
         share: Share,
-        records: DataFrame,
+        records: TopicRecords,
         held: Survey | None,
-        *,
-        small: bool = False,
+        writer: EpochWriter,
     ) -> Found:
         """Bring one table up to date with its share.
 
@@ -76,9 +105,9 @@ class Applier:
             table: Table, opened with the applier's session.
             found: Current state of the table; None if it does not exist.
             share: Share to apply.
-            records: Wire frame of the share.
-            held: Survey of the topic in the frame; None if the topic has no record in it.
-            small: Whether `records` is on the driver, and the session is tuned for it.
+            records: Records of the share.
+            held: Their survey; None if there are none.
+            writer: Writer of the table.
 
         Raises:
             ContractError: the records are not those that the markers promise.
@@ -86,7 +115,7 @@ class Applier:
         """
         held = _checked(share, held)
         mine, left = _rest(records, held, share.start.done)
-        begun = copy_beginnings(mine, left, self._schemas) if left is not None else {}
+        begun = mine.beginnings(left, self._schemas) if left is not None else {}
         if begun and set(begun) != set(share.position.next):
             raise ContractError(
                 f"topic {share.topic}: a copy begins in some of its partitions only",
@@ -123,14 +152,58 @@ class Applier:
             columns = self._columns(table, known, epoch.layout, value_id, recreate=recreate)
             serial = next_serial(table, found)
             commit = Commit(position, known_after(epoch.layout, known), serial)
-            self._write(
-                table, columns, epoch, commit, found, empty=emptied, recreate=recreate, small=small
-            )
-            found = Found(table.version(), commit)
+            try:
+                written = writer.write(
+                    table, columns, epoch, commit, found, empty=emptied, recreate=recreate
+                )
+            except NotSmallError as error:
+                error.reached = None if epoch is epochs[0] else found
+                raise
+            self.skipped += written.skipped
+            found = Found(written.version, commit)
             emptied = recreate = False
         assert found is not None
         self._learnt.kinds[share.topic] = epochs[-1].pieces
         return found
+
+    def apply_frame(
+        self,
+        table: Table,
+        found: Found | None,
+        share: Share,
+        records: DataFrame,
+        held: Survey | None,
+        *,
+        small: bool,
+    ) -> Found:
+        """Apply a share like `apply`.
+
+        Args:
+            table: Table, opened with the applier's session.
+            found: Current state of the table; None if it does not exist.
+            share: Share to apply.
+            records: Wire frame of the share.
+            held: Survey of the topic in the frame; None if the topic has no record in it.
+            small: Whether `records` is on the driver, and the session is tuned for it.
+        """
+        self._in_frames.small = small
+        return self.apply(table, found, share, FrameRecords(records), held, self._in_frames)
+
+    def apply_held(
+        self, table: Table, found: Found | None, share: Share, records: HeldRecords
+    ) -> Found:
+        """Apply a share like `apply`, without Spark.
+
+        Args:
+            table: Table, opened with the applier's session.
+            found: Current state of the table; None if it does not exist.
+            share: Share to apply.
+            records: Records of the share.
+
+        Raises:
+            NotSmallError: it has to be applied by Spark; some commits may have been made.
+        """
+        return self.apply(table, found, share, records, records.survey(), self._held)
 
     def apply_large(
         self, table: Table, found: Found | None, share: Share, records: DataFrame
@@ -149,7 +222,8 @@ class Applier:
         """
         applied = self._large.apply(table, found, share, records)
         if applied is None:
-            return self.apply(table, found, share, records, survey(records).get(share.topic))
+            held = survey(records).get(share.topic)
+            return self.apply_frame(table, found, share, records, held, small=False)
         self.skipped += applied.skipped
         return applied.found
 
@@ -217,63 +291,12 @@ class Applier:
         written = self._types.of(value_id)
         if recreate:
             return planned(layout, written)
-        steps = follow(table.fields(), known, layout, written, table.label)
+        fields = table.fields()
+        steps = follow(fields, known, layout, written, table.label)
         if steps:
             table.alter(steps)
-        return matched(table.fields(), layout)
-
-    def _write(
-        self,
-        table: Table,
-        columns: tuple[ColumnPlan, ...],
-        epoch: Epoch,
-        commit: Commit,
-        found: Found | None,
-        *,
-        empty: bool,
-        recreate: bool,
-        small: bool,
-    ) -> None:
-        changed = changes(epoch.records, epoch.pieces, columns, epoch.key, self._schemas)
-        if not small:
-            with stored(changed) as kept:
-                batch = self._batch(
-                    table, columns, epoch, kept, commit, found, empty=empty, recreate=recreate
-                )
-                self.skipped += write(batch)
-            return
-        changed = changed.coalesce(1)
-        batch = self._batch(
-            table,
-            columns,
-            epoch,
-            changed,
-            commit,
-            found,
-            empty=empty,
-            recreate=recreate,
-            small=True,
-        )
-        # A small batch says little about the table, and compiled code reads a large one better.
-        large = not empty and (batch.size is None or batch.size > TABLE_BYTES)
-        with tuned(self.spark, self._compiled) if large else nullcontext():
-            self.skipped += write(batch)
-
-    def _batch(
-        self,
-        table: Table,
-        columns: tuple[ColumnPlan, ...],
-        epoch: Epoch,
-        changed: DataFrame,
-        commit: Commit,
-        found: Found | None,
-        *,
-        empty: bool = False,
-        recreate: bool = False,
-        small: bool = False,
-    ) -> Batch:
-        known = self._learnt.frontiers
-        return Batch(table, columns, epoch, changed, commit, found, empty, recreate, small, known)
+            fields = table.fields()
+        return matched(fields, layout)
 
 
 def _checked(share: Share, held: Survey | None) -> Survey:
@@ -292,10 +315,10 @@ def _checked(share: Share, held: Survey | None) -> Survey:
 
 
 def _rest(
-    records: DataFrame, held: Survey, done: Mapping[int, int]
-) -> tuple[DataFrame, Survey | None]:
+    records: TopicRecords, held: Survey, done: Mapping[int, int]
+) -> tuple[TopicRecords, Survey | None]:
     """Return the records that are not applied yet, without tombstones."""
-    mine = records.where(F.col("value_id").isNotNull())
+    mine = records.without_tombstones()
     passed = {
         number: offset
         for number, offset in done.items()
@@ -319,10 +342,9 @@ def _rest(
             for number, part in held.partitions.items()
             if number not in passed or part.records > 1
         }
-        return mine.where("op <> 't'"), replace(held, partitions=left) if left else None
-    for number, offset in passed.items():
-        mine = mine.where((F.col("partition") != number) | (F.col("offset") >= offset))
-    return mine, survey(mine).get(held.topic)
+        return mine.without_truncates(), replace(held, partitions=left) if left else None
+    mine = mine.beyond(passed)
+    return mine, mine.survey()
 
 
 def _reached(share: Share) -> Position:

@@ -10,7 +10,7 @@ from typing import Final, NewType
 from spark_consumer.formats.schema_evolution import Known
 from spark_consumer.kafka.position import Position
 
-__all__ = ["NO_VERSION", "Commit", "Found", "Version"]
+__all__ = ["NO_VERSION", "Commit", "Found", "Version", "Written"]
 
 Version = NewType("Version", int)
 """Identifies a state of one table: a number that grows with each commit.
@@ -74,3 +74,16 @@ class Found:
 
     version: Version
     commit: Commit
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Outcome of a write.
+
+    Attributes:
+        version: Version of the table after it.
+        skipped: Number of keys whose update or delete matched no row, where counted.
+    """
+
+    version: Version
+    skipped: int

@@ -32,6 +32,7 @@ from pyspark.sql.types import StructField
 
 from spark_consumer.formats.changes import KeyedChanges, ValueChanges
 from spark_consumer.formats.commit_metadata import NO_VERSION, Commit, Found, Version
+from spark_consumer.formats.data_files import DataFiles, NewFile
 from spark_consumer.formats.schema_evolution import Step
 from spark_consumer.kafka.position import Position
 
@@ -84,6 +85,12 @@ class Table(Protocol):
 
     def version(self) -> Version:
         """Return the newest version; `NO_VERSION` if there is no table."""
+
+    def believed(self) -> Version | None:
+        """Return the version after this process's last `replace_files`; None if not known.
+
+        It is the newest one, unless somebody else writes, and then the next commit fails.
+        """
 
     def find(self, trusted: Version = NO_VERSION) -> Found | None:
         """Return the table's newest version and last commit; None if there is no table.
@@ -174,6 +181,42 @@ class Table(Protocol):
 
         Raises:
             TransientConsumerError: as for `write`.
+        """
+
+    # Replacement of all rows without Spark, of a table of a few files.
+
+    def data_files(
+        self, found: Found | None, most: int, fields: Sequence[StructField] | None = None
+    ) -> DataFiles | None:
+        """Return the files of the newest version, as far as known: `replace_files` finds out.
+
+        Args:
+            found: The table as it was read; None only with `fields`.
+            most: Bytes that they may have.
+            fields: Columns that the table gets with `replace_files`, which creates it if need be;
+                None: it has the columns that it has.
+
+        Returns:
+            None if they have more, if that is not the newest version, or if `replace_files` is not
+            possible.
+        """
+
+    def replace_files(
+        self, files: DataFiles, new: NewFile | None, commit: Commit, *, beside: bool
+    ) -> Version:
+        """Let a new file have all rows, in the place of `files`, on top of their version.
+
+        Args:
+            files: The result of `data_files`.
+            new: File in the table's folder, with its columns; None for no rows.
+            commit: Metadata of the commit.
+            beside: Whether `files` stay, and the new one has further rows.
+
+        Returns:
+            The version that it gives the table.
+
+        Raises:
+            TransientConsumerError: the table has changed meanwhile; `new` is not part of it.
         """
 
     def alter(self, steps: Iterable[Step]) -> None:

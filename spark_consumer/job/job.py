@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from types import FrameType
 from typing import Final
 
@@ -113,10 +113,19 @@ def _with_registry(
     figures = {subscription.name: subscription.rebuild.figures for subscription in waiting}
     pulse = Pulse()
     with (
+        ExitStack() as stack,
         listening(spark, figures),
         serve(settings.metrics_listen, settings.metrics_hosts, figures, pulse),
     ):
+        for subscription in waiting:
+            stack.callback(_close, subscription)
         return _rebuild(settings, waiting, stopping, pulse)
+
+
+def _close(subscription: Subscription) -> None:
+    # With Spark's JVM gone, its connections are, too.
+    with suppress(Py4JError, OSError):
+        subscription.rebuild.close()
 
 
 def _rebuild(

@@ -35,6 +35,15 @@ class MarkerBatch:
         """Return the first known commit time, microseconds since 1970."""
         return next((one.commit_time for one in self.markers if one.commit_time), None)
 
+    def first_commit_times(self) -> dict[str, int]:
+        """Return the same for each topic that has records in the batch, where known."""
+        times: dict[str, int] = {}
+        for marker in self.markers:
+            if marker.commit_time:
+                for topic in marker.ranges:
+                    times.setdefault(topic, marker.commit_time)
+        return times
+
     def topics(self) -> list[str]:
         """Return the topics that have records in the batch, ordered by name."""
         return sorted({topic for marker in self.markers for topic in marker.ranges})

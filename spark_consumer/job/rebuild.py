@@ -83,10 +83,14 @@ class Rebuild:
         self._manifests = Manifests(spark, settings.warehouse, subscription)
         self._tables = SubscriberTables(self._spark, table_format, settings.warehouse, subscription)
         self._planner = Planner(settings, self._spark, schemas, topics, self._tables, self._history)
-        self._workers = Workers(settings, spark, schemas, self._tables, stopping)
+        self.figures = Figures()
+        self._workers = Workers(settings, spark, schemas, self._tables, stopping, self.figures)
         self._maintenance = Maintenance(settings, self._spark, subscription, self._tables)
         self.manifest = Manifest("")
-        self.figures = Figures()
+
+    def close(self) -> None:
+        """Close connections."""
+        self._workers.close()
 
     def load(self) -> None:
         """Load the newest state.
@@ -192,6 +196,30 @@ class Rebuild:
         self.figures.commit_time = self.manifest.commit_time
         self.figures.tables_held = len(self.manifest.held_by_job)
         self.figures.records += records
+
+    def wait_for(self, batches: Sequence[MarkerBatch]) -> None:
+        """Let the figures say which tables lack what.
+
+        Args:
+            batches: Batches that have been read and are not applied, in their order.
+        """
+        since: dict[str, int] = {}
+        for batch in reversed(batches):
+            since |= batch.first_commit_times()
+        names = self._tables.names
+        lacking = {names[topic]: at for topic, at in since.items() if topic in names}
+        known = dict.fromkeys(self.manifest.tables) | lacking
+        self.figures.tables = {**known, **self._held_since()}
+
+    def _held_since(self) -> dict[str, int | None]:
+        """Return commit times until which held tables are complete, as far as known."""
+        times: dict[str, int | None] = {}
+        for name in self.manifest.held_by_job:
+            found = self._tables.found.get(name)
+            own = None if found is None else found.commit.position.commit_time
+            # The first one stays, while those of the other tables go on.
+            times[name] = own or self.figures.tables.get(name) or self.manifest.commit_time
+        return times
 
     def _history(self, after: int, last: int) -> list[Marker]:
         """Return the PROGRESS markers between two offsets of the marker topic, if they exist."""
@@ -312,8 +340,7 @@ class Rebuild:
         tables: dict[str, TableState] = {}
         with self.figures.phase("plan"):
             tasks, holds = self._planner.plan(self.manifest, markers, topics, last=last)
-        with self.figures.phase("apply"):
-            done = self._workers.apply(tasks, last=last)
+        done = self._workers.apply(tasks, last=last)
         self.figures.skipped = self._workers.skipped
         for name, outcome in done.items():
             if isinstance(outcome, Found):

@@ -57,8 +57,10 @@ class SubscriberTables:
         """
         table = self.table(self._spark, name)
         known = self.found.get(name)
-        if known is not None and table.version() == known.version:
-            return known
+        if known is not None:
+            believed = table.believed()
+            if known.version == (table.version() if believed is None else believed):
+                return known
         found = table.find(known.version if known is not None else trusted)
         if found is not None:
             self.found[name] = found

@@ -248,12 +248,15 @@ class Subscription:
         with tuned(records.sparkSession, INTERPRETED):
             read = read_markers(records, self._schemas)
         self._waiting += self._trusted(read.found)
-        for batch in batch_markers(self._waiting, self._settings.max_batch_records):
+        batches = list(batch_markers(self._waiting, self._settings.max_batch_records))
+        for number, batch in enumerate(batches):
             if self.stopping.is_set():
                 raise StoppedError("stopped between two batches")
             self.rebuild.figures.waiting_since = batch.first_commit_time()
+            self.rebuild.wait_for(batches[number:])
             self.rebuild.apply(batch)
         self.rebuild.figures.waiting_since = None
+        self.rebuild.wait_for(())
         self._waiting = [one for one in self._waiting if one.offset > self.manifest.marker]
         if read.error is not None:
             raise read.error

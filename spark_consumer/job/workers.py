@@ -1,4 +1,9 @@
-"""Parallel application of shares: small ones are read together, a large one alone."""
+"""Parallel application of shares.
+
+Small shares of small tables are read together and applied by the driver, see
+`spark_consumer.apply.driver`; of the others small ones are read together by Spark, a large one
+alone.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +12,18 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_consumer.apply.applier import Applier
+from spark_consumer.apply.driver.reader import SmallReader
+from spark_consumer.apply.driver.records import HeldRecords
+from spark_consumer.apply.driver.writer import NotSmallError
 from spark_consumer.apply.frames.large import Learnt
+from spark_consumer.display import logger
 from spark_consumer.errors import ConsumerError
 from spark_consumer.formats.commit_metadata import Found
 from spark_consumer.job.planner import Task, read_shares
@@ -21,13 +31,15 @@ from spark_consumer.job.subscriber_tables import SubscriberTables
 from spark_consumer.kafka.batch_profile import Survey, survey
 from spark_consumer.kafka.decode import wire
 from spark_consumer.kafka.registry import Schemas
+from spark_consumer.metrics import Figures
 from spark_consumer.settings import ConsumerSettings
-from spark_consumer.spark.failures import StoppedError, every_table
+from spark_consumer.spark.failures import StoppedError, cause, every_table
 from spark_consumer.spark.tuning import INTERPRETED, gather, is_small, tuned
 from spark_consumer.states.manifests import Hold
 
 __all__ = ["Workers", "groups"]
 
+_log: Final = logger(__name__)
 _TOGETHER: Final = 4
 """Number of small tables that are read together even if other workers are idle."""
 
@@ -41,6 +53,7 @@ class Workers:
         schemas: Writer schemas by ID.
         tables: Tables of the subscription.
         stopping: Event after which no further table is begun.
+        figures: Figures of the subscription.
     """
 
     def __init__(
@@ -50,7 +63,9 @@ class Workers:
         schemas: Schemas,
         tables: SubscriberTables,
         stopping: threading.Event,
+        figures: Figures,
     ) -> None:
+        self._figures = figures
         self._settings = settings
         self._stopping = stopping
         self._tables = tables
@@ -61,6 +76,11 @@ class Workers:
         ]
         for applier in self._all:
             self._appliers.put(applier)
+        self._reader = SmallReader(spark, settings)
+
+    def close(self) -> None:
+        """Close connections to Kafka."""
+        self._reader.close()
 
     @property
     def skipped(self) -> int:
@@ -79,11 +99,60 @@ class Workers:
             StoppedError: the job is to stop.
         """
         done: dict[str, Found | Hold] = {}
-        shared = list(groups(tasks, self._settings.parallel_tables))
         with ThreadPoolExecutor(self._settings.parallel_tables) as pool:
-            for outcomes in pool.map(lambda group: self._run(group, last=last), shared):
-                done |= outcomes
+            small = [task for task in tasks if is_small(task.share.records())]
+            left = [task for task in tasks if not is_small(task.share.records())]
+            for group in groups(small):
+                with self._figures.phase("read"):
+                    records = self._read(group)
+                left += [task for task in group if task.share.topic not in records]
+                pairs = [
+                    (task, records[task.share.topic])
+                    for task in group
+                    if task.share.topic in records
+                ]
+                with self._figures.phase("apply"):
+                    outcomes = list(pool.map(lambda pair: self._small(*pair), pairs))
+                for (task, _), outcome in zip(pairs, outcomes, strict=True):
+                    if isinstance(outcome, Found):
+                        done[task.name] = outcome
+                    elif isinstance(outcome, NotSmallError):
+                        left.append(_rest(task, outcome.reached))
+                    else:
+                        done[task.name] = self._tables.failed(task.name, outcome, last=last)
+            shared = list(groups(left, self._settings.parallel_tables))
+            with self._figures.phase("apply"):
+                for applied in pool.map(lambda group: self._run(group, last=last), shared):
+                    done |= applied
         return done
+
+    def _read(self, tasks: Sequence[Task]) -> dict[str, HeldRecords]:
+        """Return the records of small shares by topic, without those that are for Spark to read."""
+        try:
+            found = self._reader.read([task.share for task in tasks])
+        except Exception as error:  # Spark's reading says what it is
+            self._unless_every(error)
+            _log.info("records are left to Spark to read: %s", cause(error))
+            found = None
+        if found is not None:
+            return found
+        if len(tasks) == 1:
+            return {}
+        middle = len(tasks) // 2
+        return self._read(tasks[:middle]) | self._read(tasks[middle:])
+
+    def _small(self, task: Task, records: HeldRecords) -> Found | Exception:
+        """Apply a share without Spark; NotSmallError if that is not possible."""
+
+        def apply() -> Found:
+            applier = self._appliers.get()
+            try:
+                table = self._tables.table(applier.spark, task.name)
+                return applier.apply_held(table, task.found, task.share, records)
+            finally:
+                self._appliers.put(applier)
+
+        return self._guarded(apply)
 
     def _run(self, tasks: Sequence[Task], *, last: bool) -> dict[str, Found | Hold]:
         """Apply a group of shares with one read; one by one if that fails."""
@@ -150,7 +219,7 @@ class Workers:
     ) -> Found | Exception:
         def apply() -> Found:
             table = self._tables.table(applier.spark, task.name)
-            return applier.apply(table, task.found, task.share, frame, held, small=small)
+            return applier.apply_frame(table, task.found, task.share, frame, held, small=small)
 
         return self._guarded(apply)
 
@@ -176,8 +245,16 @@ def _of(frame: DataFrame, task: Task) -> DataFrame:
     return frame.where(F.col("topic") == task.share.topic)
 
 
-def groups(tasks: Sequence[Task], workers: int) -> Iterator[list[Task]]:
-    """Yield groups of shares that one worker reads together: small ones, while the sum is small.
+def _rest(task: Task, reached: Found | None) -> Task:
+    """Return what is left of a task when its table has reached a state."""
+    if reached is None:
+        return task
+    share = replace(task.share, start=reached.commit.position, begins=False)
+    return replace(task, found=reached, share=share)
+
+
+def groups(tasks: Sequence[Task], workers: int = 1) -> Iterator[list[Task]]:
+    """Yield groups of shares that are read together: small ones, while the sum is small.
 
     A group leaves shares for the other workers, which would be idle otherwise: one more read costs
     less than writing a few tables.

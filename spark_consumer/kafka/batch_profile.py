@@ -23,15 +23,19 @@ __all__ = [
     "IS_CHANGE",
     "IS_MOVE",
     "IS_REMOVAL",
+    "Group",
     "Held",
     "Piece",
     "Survey",
     "begins_copy",
     "copy_beginnings",
+    "lone_beginnings",
+    "malformed",
     "of_piece",
     "schema_id",
     "schema_number",
     "survey",
+    "surveyed",
 ]
 
 # CORRECTED: PostgreSQL's calendar is proleptic Gregorian, as Spark's.
@@ -128,6 +132,31 @@ def of_piece(key_id: int | None, value_id: int) -> Expr:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Records of one partition that have the same two schemas, in numbers; see `Piece`, `Held`.
+
+    Attributes:
+        size: Size of the Avro bodies of all keys and values.
+        truncates: Number of those that are `t`.
+        body: Avro body of one of them, or None.
+    """
+
+    partition: int
+    key_id: int | None
+    value_id: int | None
+    records: int
+    size: int
+    first: int
+    last: int
+    changes: int
+    removals: int
+    moves: int
+    truncates: int
+    truncate: int | None
+    body: bytes | None
+
+
 def survey(records: DataFrame) -> dict[str, Survey]:
     """Return the profile of a wire frame, by topic.
 
@@ -162,37 +191,62 @@ def survey(records: DataFrame) -> dict[str, Survey]:
             f"records have more than {_MOST_KINDS} combinations of partition and schemas",
             hint="is the topic written by something else than the gateway?",
         )
-    by_topic: dict[str, list[Any]] = {}
+    by_topic: dict[str, list[Group]] = {}
     for row in rows:
         if row.fault is not None:
-            raise ContractError(
-                f"topic {row.topic}, partition {row.partition}, offset {row.fault.offset}:"
-                f" {row.fault.fault}",
-                hint="is the topic written by something else than the gateway?",
+            raise malformed(row.topic, row.partition, row.fault.offset, row.fault.fault)
+        by_topic.setdefault(row.topic, []).append(
+            Group(
+                row.partition,
+                row.key_id and schema_number(row.key_id),
+                row.value_id and schema_number(row.value_id),
+                row.records,
+                row.bytes,
+                row["first"],
+                row["last"],
+                row.changes,
+                row.removals,
+                row.moves,
+                row.truncates,
+                row.truncate,
+                row.body and bytes(row.body),
             )
-        by_topic.setdefault(row.topic, []).append(row)
-    return {topic: _survey(topic, by_topic[topic]) for topic in sorted(by_topic)}
+        )
+    return {topic: surveyed(topic, by_topic[topic]) for topic in sorted(by_topic)}
 
 
-def _survey(topic: str, rows: Sequence[Any]) -> Survey:
+def malformed(topic: str, partition: int, offset: int, fault: str) -> ContractError:
+    """Return the error for a record that is not in the wire format."""
+    return ContractError(
+        f"topic {topic}, partition {partition}, offset {offset}: {fault}",
+        hint="is the topic written by something else than the gateway?",
+    )
+
+
+def surveyed(topic: str, groups: Sequence[Group]) -> Survey:
+    """Return the profile of a topic.
+
+    Raises:
+        ContractError: there are too many schemas.
+    """
     partitions = {}
-    for number in sorted({row.partition for row in rows}):
-        mine = [row for row in rows if row.partition == number]
-        emptying = [row for row in mine if row.truncates]
-        latest = max(emptying, key=lambda row: row.truncate, default=None)
+    for number in sorted({group.partition for group in groups}):
+        mine = [group for group in groups if group.partition == number]
+        emptying = [group for group in mine if group.truncates]
+        latest = max(emptying, key=lambda group: group.truncate or 0, default=None)
         lone = len(emptying) == 1 and emptying[0].truncates == 1
         partitions[number] = Held(
-            first=min(row["first"] for row in mine),
-            last=max(row["last"] for row in mine),
-            records=sum(row.records for row in mine),
-            truncate=latest and latest.truncate,
-            truncate_id=latest and schema_number(latest.value_id),
+            first=min(group.first for group in mine),
+            last=max(group.last for group in mine),
+            records=sum(group.records for group in mine),
+            truncate=None if latest is None else latest.truncate,
+            truncate_id=None if latest is None else latest.value_id,
             lone=_lone(emptying[0]) if lone else None,
         )
     pieces: dict[tuple[int | None, int], Piece] = {}
-    for row in rows:
-        if row.value_id is not None:
-            ids = (row.key_id and schema_number(row.key_id), schema_number(row.value_id))
+    for group in groups:
+        if group.value_id is not None:
+            ids = (group.key_id, group.value_id)
             if len(pieces) >= _MOST_SCHEMAS and ids not in pieces:
                 raise ContractError(
                     f"topic {topic}: records have more than {_MOST_SCHEMAS} schemas",
@@ -201,15 +255,30 @@ def _survey(topic: str, rows: Sequence[Any]) -> Survey:
             known = pieces.get(ids, Piece(*ids, 0, 0, 0))
             pieces[ids] = Piece(
                 *ids,
-                known.changes + row.changes,
-                known.removals + row.removals,
-                known.moves + row.moves,
+                known.changes + group.changes,
+                known.removals + group.removals,
+                known.moves + group.moves,
             )
-    return Survey(topic, partitions, sum(row.bytes for row in rows), tuple(pieces.values()))
+    return Survey(topic, partitions, sum(group.size for group in groups), tuple(pieces.values()))
 
 
-def _lone(row: Any) -> tuple[int, bytes]:
-    return schema_number(row.value_id), bytes(row.body)
+def _lone(group: Group) -> tuple[int, bytes]:
+    assert group.value_id is not None
+    assert group.body is not None
+    return group.value_id, group.body
+
+
+def lone_beginnings(found: Survey, schemas: Schemas) -> dict[int, tuple[int, int]] | None:
+    """Return the beginnings of copies, if no partition has several `t`; see `copy_beginnings`."""
+    emptied = {n: held for n, held in found.partitions.items() if held.truncate is not None}
+    if any(held.lone is None for held in emptied.values()):
+        return None
+    return {
+        number: (held.truncate, held.lone[0])
+        for number, held in emptied.items()
+        if held.truncate is not None and held.lone is not None
+        if begins_copy(held.lone[1], schemas.schema(held.lone[0]))
+    }
 
 
 def copy_beginnings(
@@ -225,14 +294,8 @@ def copy_beginnings(
     Returns:
         Offset and value schema's ID of the last one, by partition.
     """
-    emptied = {n: held for n, held in found.partitions.items() if held.truncate is not None}
-    if all(held.lone is not None for held in emptied.values()):
-        return {
-            number: (held.truncate, held.lone[0])
-            for number, held in emptied.items()
-            if held.truncate is not None and held.lone is not None
-            if begins_copy(held.lone[1], schemas.schema(held.lone[0]))
-        }
+    if (alone := lone_beginnings(found, schemas)) is not None:
+        return alone
     frames = []
     for value_id in {piece.value_id for piece in found.pieces}:
         envelope = from_avro(

@@ -9,20 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import reduce
-
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from spark_consumer.errors import ContractError
-from spark_consumer.kafka.batch_profile import Piece, Survey, of_piece, survey
+from spark_consumer.kafka.batch_profile import Piece, Survey
 from spark_consumer.kafka.layout import KeyLayout, Layout, key_layout, value_layout
-from spark_consumer.kafka.position import STEPS
+from spark_consumer.kafka.records import TopicRecords
 from spark_consumer.kafka.registry import Schemas
 
 __all__ = ["Epoch", "cut_epochs"]
-
-_POS = "named_struct('lsn', lsn, 'seq', seq, 'offset', offset)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +27,7 @@ class Epoch:
         key: Replica identity; None for a multiset.
         layout: Columns of the records.
         pieces: Schemas that occur.
-        records: Wire frame of its records, without tombstones.
+        records: Its records, without tombstones.
         last: Last offset, by partition.
         is_last: Whether no other epoch follows.
     """
@@ -41,7 +35,7 @@ class Epoch:
     key: KeyLayout | None
     layout: Layout
     pieces: tuple[Piece, ...]
-    records: DataFrame
+    records: TopicRecords
     last: Mapping[int, int]
     is_last: bool
 
@@ -61,11 +55,11 @@ class Epoch:
         return any(piece.removals for piece in self.pieces)
 
 
-def cut_epochs(mine: DataFrame, found: Survey, schemas: Schemas) -> list[Epoch]:
-    """Split a frame where the columns or the identity changed.
+def cut_epochs(mine: TopicRecords, found: Survey, schemas: Schemas) -> list[Epoch]:
+    """Split records where the columns or the identity changed.
 
     Args:
-        mine: Wire frame of one topic's records, without tombstones.
+        mine: Records of one topic, without tombstones.
         found: Profile of the topic.
         schemas: Writer schemas by ID.
 
@@ -79,47 +73,16 @@ def cut_epochs(mine: DataFrame, found: Survey, schemas: Schemas) -> list[Epoch]:
     if len(ordered) <= 1:
         last = {number: held.last for number, held in found.partitions.items()}
         return [Epoch(key, layout, changing, mine, last, True) for key, layout in ordered]
-    # The number of the kind, record by record; a new run begins where it changes.
-    number = reduce(
-        lambda sofar, piece: F.when(
-            of_piece(piece.key_id, piece.value_id), ordered.index(kinds[piece])
-        ).otherwise(sofar),
-        changing,
-        F.lit(-1),
-    )
-    starts = [
-        (row["pos"], row["kind"])
-        for row in mine.where("op <> 't'")
-        .select(F.expr(_POS).alias("pos"), number.alias("kind"))
-        .withColumn("before", F.expr("lag(kind) OVER (ORDER BY pos)"))
-        .where("NOT kind <=> before")
-        .orderBy("pos")
-        .limit(STEPS)
-        .collect()
-    ]
-    if len(starts) == STEPS:
-        raise ContractError(
-            f"{found.place()}: columns or identity change more than {STEPS - 1} times",
-            hint="is the topic written by something else than the gateway?",
-        )
+    runs = mine.runs(found, {piece: ordered.index(kinds[piece]) for piece in changing})
     epochs = []
-    for index, (pos, kind) in enumerate(starts):
-        is_last = index == len(starts) - 1
-        inside = f"{_POS} >= {_literal(pos)}" if index else "TRUE"
-        if not is_last:
-            inside += f" AND {_POS} < {_literal(starts[index + 1][0])}"
-        records = mine.where(inside)
-        held = survey(records)[found.topic]
+    for index, (kind, records) in enumerate(runs):
+        held = records.survey()
+        assert held is not None
         pieces = tuple(piece for piece in held.pieces if piece.changes)
         last = {partition: part.last for partition, part in held.partitions.items()}
         key, layout = ordered[kind]
-        epochs.append(Epoch(key, layout, pieces, records, last, is_last))
+        epochs.append(Epoch(key, layout, pieces, records, last, index == len(runs) - 1))
     return epochs
-
-
-def _literal(pos: tuple[str, int, int]) -> str:
-    lsn, seq, offset = pos
-    return f"named_struct('lsn', '{lsn}', 'seq', {seq}L, 'offset', {offset}L)"
 
 
 def _kind(piece: Piece, found: Survey, schemas: Schemas) -> tuple[KeyLayout | None, Layout]:

@@ -29,6 +29,7 @@ _log: Final = logger(__name__)
 _SPARK: Final = "4.1"
 _KAFKA_SOURCE: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _AVRO: Final = "org.apache.spark.sql.avro.AvroFileFormat"
+_OWN: Final = "pgsluice.small.SmallTable"
 _AVRO_LIMITS: Final = {
     "org.apache.avro.limits.bytes.maxLength": 128 * 1024 * 1024,
     "org.apache.avro.limits.string.maxLength": 128 * 1024 * 1024,
@@ -111,7 +112,7 @@ def check_session(spark: SparkSession) -> None:
     if not _is(spark.version, _SPARK):
         raise SettingsError(f"this is Spark {spark.version}, not {_SPARK}", hint=hint)
     jvm: Any = spark._jvm
-    for name in (_KAFKA_SOURCE, _AVRO):
+    for name in (_KAFKA_SOURCE, _AVRO, _OWN):
         try:
             jvm.org.apache.spark.util.Utils.classForName(name, False, False)
         except Py4JError:

@@ -17,7 +17,17 @@ from typing import Any, Final, cast
 
 from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["FEW", "INTERPRETED", "TABLE_BYTES", "gather", "is_small", "setting", "stored", "tuned"]
+__all__ = [
+    "FEW",
+    "INTERPRETED",
+    "SMALL_BYTES",
+    "TABLE_BYTES",
+    "gather",
+    "is_small",
+    "setting",
+    "stored",
+    "tuned",
+]
 
 TABLE_BYTES: Final = 32 * 1024 * 1024
 """Table size until which interpreted expressions are fast enough."""
@@ -26,7 +36,8 @@ FEW: Final = 100_000
 """Number of rows whose scan takes less time than distributing them, or compiling code."""
 
 _RECORDS: Final = 20_000
-_BYTES: Final = 16 * 1024 * 1024
+SMALL_BYTES: Final = 16 * 1024 * 1024
+"""Size of the records that the driver may hold."""
 
 INTERPRETED: Final = {
     "spark.sql.adaptive.enabled": "false",
@@ -43,7 +54,7 @@ _SMALL: Final = {
 
 def is_small(records: int, size: int = 0) -> bool:
     """Whether a number of records with this size may be kept on the driver."""
-    return records <= _RECORDS and size <= _BYTES
+    return records <= _RECORDS and size <= SMALL_BYTES
 
 
 def gather(frame: DataFrame, spark: SparkSession) -> DataFrame:

@@ -79,10 +79,6 @@ class Batch:
         """Return a frame for repeated reads, on the driver when the batch is small."""
         return gather(outcome, self.table.spark) if self.small and not self.empty else outcome
 
-    def rewrite(self, rows: DataFrame) -> None:
-        """Replace the table's rows by others, given in its columns."""
-        self.table.write(rows, self.commit, self.found, empty=True, recreate=False)
-
     def append(self, rows: DataFrame) -> None:
         """Append rows, given in `v`; replace the table's rows when it is emptied."""
         self.table.write(

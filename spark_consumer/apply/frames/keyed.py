@@ -9,15 +9,14 @@ from functools import cached_property
 from typing import Final
 
 from pyspark.sql import Column as Expr
-from pyspark.sql import DataFrame, Observation, Row
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from spark_consumer.apply.frames.batch import Batch
 from spark_consumer.apply.frames.key_range import NO_BOUNDS, Bounds
-from spark_consumer.apply.frames.speculative import observed
 from spark_consumer.fold.key_changes import fold_key_changes
 from spark_consumer.fold.keyed import fold_keyed
-from spark_consumer.formats.changes import NEEDS_ROW, KeyedChanges, assigned, same_key
+from spark_consumer.formats.changes import KeyedChanges, same_key
 from spark_consumer.kafka.layout import KeyLayout
 from spark_consumer.names import quoted
 from spark_consumer.spark.tuning import FEW, INTERPRETED, stored, tuned
@@ -102,24 +101,6 @@ class Keyed:
             return True
         there = table.rows().alias("t").where(bounds)
         return there.join(folded.alias("s"), F.expr(self._same), "left_semi").isEmpty()
-
-    def rewrite(self, folded: DataFrame) -> int:
-        """See `Rows`."""
-        batch = self._batch
-        rows = batch.table.rows()
-        # A struct, so that no name of ours is beside a user's column.
-        row = F.struct(*(F.col(quoted(name)) for name in rows.columns)).alias("t")
-        there = rows.select(row, F.lit(True).alias("there"))
-        observation = Observation()
-        unfound = F.expr(f"there IS NULL AND ({NEEDS_ROW})")
-        batch.rewrite(
-            there.join(folded.alias("s"), F.expr(self._same), "full_outer")
-            .observe(observation, F.count_if(unfound).alias("unfound"))
-            .where("s.action IS NULL OR s.action = 'put' OR (s.action = 'set' AND there)")
-            .select(*(F.expr(sql).alias(name) for name, sql in assigned(batch.columns).items()))
-        )
-        (missed,) = observed(batch.table.spark, observation) or [0]
-        return missed or 0
 
     @contextmanager
     def _source(self, folded: DataFrame) -> Iterator[tuple[DataFrame, str, Row]]:

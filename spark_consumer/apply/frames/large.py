@@ -24,6 +24,7 @@ from spark_consumer.kafka.batch_profile import Piece
 from spark_consumer.kafka.decode import RowTypes, changes
 from spark_consumer.kafka.layout import ColumnPlan, KeyLayout, Layout, key_layout, value_layout
 from spark_consumer.kafka.position import Share
+from spark_consumer.kafka.records import FrameRecords
 from spark_consumer.kafka.registry import Schemas
 from spark_consumer.kafka.schema_epochs import Epoch
 
@@ -153,7 +154,7 @@ class Large:
     def _batch(
         self, plan: _Plan, changed: DataFrame, piece: Piece, found: Found | None, *, begins: bool
     ) -> Batch:
-        epoch = Epoch(plan.key, plan.layout, (piece,), changed, {}, True)
+        epoch = Epoch(plan.key, plan.layout, (piece,), FrameRecords(changed), {}, True)
         return Batch(
             plan.table,
             plan.columns,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from pyspark.sql import DataFrame, Observation
 
@@ -22,9 +22,6 @@ from spark_consumer.formats.commit_metadata import Found
 from spark_consumer.kafka.batch_profile import Piece
 
 __all__ = ["choose", "write", "write_outright"]
-
-REWRITE_BYTES: Final = 1024 * 1024
-"""Size until which a table is rewritten: an upsert would rewrite its file or two as well."""
 
 
 class Rows(Protocol):
@@ -49,9 +46,6 @@ class Rows(Protocol):
     def are_new(self, folded: DataFrame) -> bool:
         """Whether an append of `folded` is equal to `merge_into`."""
 
-    def rewrite(self, folded: DataFrame) -> int:
-        """Rewrite the table as `merge_into` would leave it; see `Strategy`."""
-
     def merge_into(self, folded: DataFrame) -> int:
         """Let the table's format apply `folded`; see `Strategy`."""
 
@@ -64,23 +58,16 @@ Strategy: TypeAlias = Callable[[Batch, Rows], int | None]
 where counted. None: the strategy does not fit the batch, and nothing was written."""
 
 
-def choose(
-    *, only_inserts: bool, small: bool, empty: bool, size: int | None, by_row: bool
-) -> tuple[Strategy, ...]:
+def choose(*, only_inserts: bool, empty: bool) -> tuple[Strategy, ...]:
     """Return the strategies for a batch in the order in which they are tried; the last fits any.
 
     Args:
         only_inserts: Whether the batch only inserts rows.
-        small: Whether the batch is on the driver.
         empty: Whether the table's rows are removed first.
-        size: Size of the table in bytes; None if not known.
-        by_row: Whether the table reports changed rows to its readers.
     """
     tried: tuple[Strategy, ...] = (append_as_it_is,) if only_inserts else ()
     if empty:
         return (*tried, overwrite)
-    if small and size is not None and size <= REWRITE_BYTES and not by_row:
-        return (*tried, rewrite)
     if only_inserts:
         tried = (*tried, append)
     return (*tried, merge)
@@ -98,11 +85,6 @@ def overwrite(batch: Batch, rows: Rows) -> int:
     """Replace the table's rows by those of the batch."""
     batch.append(rows.appended(rows.folded))
     return 0
-
-
-def rewrite(batch: Batch, rows: Rows) -> int:
-    """Rewrite a small table as a whole, for a small batch."""
-    return rows.rewrite(rows.folded)
 
 
 def append(batch: Batch, rows: Rows) -> int | None:
@@ -127,13 +109,7 @@ def write(batch: Batch) -> int:
     """
     before = batch.table.version()
     rows = _rows(batch)
-    tried = choose(
-        only_inserts=rows.only_inserts(),
-        small=batch.small,
-        empty=batch.empty,
-        size=None if batch.empty else batch.size,
-        by_row=not batch.empty and batch.table.tracks_rows(),
-    )
+    tried = choose(only_inserts=rows.only_inserts(), empty=batch.empty)
     done = (strategy(batch, rows) for strategy in tried)
     skipped = next(number for number in done if number is not None)
     batch.frontiers.follow(batch.table, before, None if batch.empty else rows.greatest())

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark_consumer.apply.frames.batch import Batch
-from spark_consumer.formats.changes import ValueChanges, same_value
+from spark_consumer.formats.changes import ValueChanges
 from spark_consumer.names import quoted
 
 __all__ = ["Multiset", "fold_multiset"]
@@ -27,7 +27,6 @@ class Multiset:
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
-        self._same = same_value(batch.columns)
 
     def only_inserts(self) -> bool:
         """See `Rows`."""
@@ -64,13 +63,6 @@ class Multiset:
     def are_new(self, folded: DataFrame) -> bool:
         """See `Rows`."""
         return True
-
-    def rewrite(self, folded: DataFrame) -> int:
-        """See `Rows`."""
-        there = self._batch.table.rows().alias("t")
-        stays = there.join(folded.alias("s"), F.expr(self._same), "left_anti")
-        self._batch.rewrite(stays.unionByName(self._batch.named(self.appended(folded))))
-        return 0
 
     def merge_into(self, folded: DataFrame) -> int:
         """See `Rows`."""

@@ -33,12 +33,16 @@ _CALLED: Final = {
         "OptimisticTransaction startTransaction(Option,Option)",
         "Dataset createDataFrame(SnapshotDescriptor,Seq,boolean,Option)",
         "Path dataPath()",
+        "Path logPath()",
+        "LogStore store()",
+        "void checkpoint(Snapshot,Option)",
         "Configuration newDeltaHadoopConf()",
     ),
     "Snapshot": (
         "long version()",
         "Option checksumOpt()",
         "Metadata metadata()",
+        "Protocol protocol()",
         "StructType schema()",
         "Dataset allFiles()",
         "Dataset withStats()",
@@ -56,8 +60,12 @@ _CALLED: Final = {
     "actions.AddFile": (
         "Path absolutePath(DeltaLog)",
         "DeletionVectorDescriptor deletionVector()",
+        "String path()",
+        "String stats()",
+        "long size()",
     ),
-    "actions.Metadata": ("Map configuration()", "StructType schema()"),
+    "actions.Metadata": ("Map configuration()", "StructType schema()", "String json()"),
+    "actions.Protocol": ("String json()",),
     "actions.SetTransaction": ("SetTransaction(String,long,Option)",),
     "commands.DMLUtils$TaggedCommitData": ("Seq actions()",),
     "commands.DMLWithDeletionVectorsHelper": (
@@ -73,6 +81,10 @@ _CALLED: Final = {
         "WriteIntoDelta(DeltaLog,SaveMode,DeltaOptions,Seq,Map,Dataset,Option,Option,boolean)",
         "DMLUtils$TaggedCommitData writeAndReturnCommitData"
         "(OptimisticTransaction,SparkSession,Option,boolean)",
+    ),
+    "storage.LogStore": (
+        "void write(Path,Iterator,boolean,Configuration)",
+        "Seq read(Path,Configuration)",
     ),
     "stats.DeltaScan": ("Seq files()", "Snapshot scannedSnapshot()"),
     "stats.PreparedDeltaFileIndex": ("DeltaScan preparedScan()",),

@@ -20,7 +20,7 @@ from spark_consumer.names import quoted
 from spark_consumer.spark.tuning import tuned
 from spark_consumer.values.conversions import literal
 
-__all__ = ["Columns"]
+__all__ = ["Columns", "needs_mapping"]
 
 _NEEDS_MAPPING: Final = re.compile(r"[ ,;{}()\n\t=]")
 """Characters that column names in Parquet cannot have; Delta then maps names to others."""
@@ -75,7 +75,7 @@ class Columns:
     @contextmanager
     def mapping(self, columns: Sequence[str]) -> Iterator[None]:
         """Enable column names that Parquet cannot represent, for writes inside the block."""
-        if not any(_NEEDS_MAPPING.search(column) for column in columns):
+        if not needs_mapping(columns):
             yield
         elif self._log.version() >= 0:
             self._map_columns()
@@ -124,6 +124,11 @@ class Columns:
 
     def _sql(self, change: str) -> None:
         self._spark.sql(f"ALTER TABLE delta.{quoted(self._path)} {change}")
+
+
+def needs_mapping(names: Iterable[str]) -> bool:
+    """Whether Parquet cannot have some of these names."""
+    return any(_NEEDS_MAPPING.search(name) for name in names)
 
 
 def _have_times(fields: Sequence[StructField]) -> bool:

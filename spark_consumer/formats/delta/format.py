@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_consumer.display import logger
 from spark_consumer.formats.commit_metadata import Version
 from spark_consumer.formats.delta.check import check_delta, difference
+from spark_consumer.formats.delta.files import FileCache
 from spark_consumer.formats.delta.session import SESSION_SETTINGS
 from spark_consumer.formats.delta.table import DeltaTable
 from spark_consumer.spark.tuning import tuned
@@ -30,9 +31,11 @@ class DeltaFormat:
 
     Attributes:
         private: Whether classes of Delta that are not public are used; see `check`.
+        files: Files of tables, as far as known.
     """
 
     private: bool = True
+    files: FileCache = field(default_factory=FileCache, compare=False)
 
     @classmethod
     def checked(cls, spark: SparkSession, private: str) -> DeltaFormat:
@@ -69,7 +72,7 @@ class DeltaFormat:
     def table(self, spark: SparkSession, path: str, label: str) -> DeltaTable:
         """See `TableFormat`."""
         self.prepare(spark)
-        return DeltaTable(spark, path, label, private=self.private)
+        return DeltaTable(spark, path, label, self.files, private=self.private)
 
     def rows_at(self, spark: SparkSession, path: str, version: Version) -> DataFrame:
         """See `TableFormat`."""

@@ -24,7 +24,9 @@ from pyspark.sql.types import StructField
 from spark_consumer.errors import COPY_AGAIN, TableError
 from spark_consumer.formats.changes import KeyedChanges, ValueChanges
 from spark_consumer.formats.commit_metadata import NO_VERSION, Commit, Found, Version
+from spark_consumer.formats.data_files import DataFiles, NewFile
 from spark_consumer.formats.delta.columns import Columns
+from spark_consumer.formats.delta.files import FileCache, known_files, replace_files
 from spark_consumer.formats.delta.internals import DeletedRows, Draft, PrivateLog
 from spark_consumer.formats.delta.log import HARMLESS, Log
 from spark_consumer.formats.delta.maintenance import compact_files, remove_files, set_retention
@@ -53,13 +55,17 @@ class DeltaTable:
         spark: Session that the format has prepared.
         path: Folder of the table.
         label: Name of the table in messages.
+        files: Files of tables, as far as known.
         private: Whether private classes of Delta are used.
     """
 
-    def __init__(self, spark: SparkSession, path: str, label: str, *, private: bool = True) -> None:
+    def __init__(
+        self, spark: SparkSession, path: str, label: str, files: FileCache, *, private: bool = True
+    ) -> None:
         self.spark = spark
         self.path = path
         self.label = label
+        self._files = files
         self.private = PrivateLog(spark, path, label) if private else None
         self.log: Log = self.private or PublicLog(spark, path)
         self._columns = Columns(spark, path, label, self.log)
@@ -76,6 +82,11 @@ class DeltaTable:
         """See `Table`."""
         return Version(self.log.version())
 
+    def believed(self) -> Version | None:
+        """See `Table`."""
+        known = self._files.get(self.path)
+        return None if known is None else known.version
+
     def bytes(self) -> int | None:
         """See `Table`."""
         return self.log.bytes()
@@ -86,7 +97,8 @@ class DeltaTable:
 
     def fields(self) -> list[StructField]:
         """See `Table`."""
-        return self.log.fields()
+        known = self._files.get(self.path)
+        return list(known.fields) if known is not None else self.log.fields()
 
     def excludes(self, condition: str) -> bool:
         """See `Table`."""
@@ -149,6 +161,7 @@ class DeltaTable:
         self, rows: DataFrame, commit: Commit, found: Found | None, *, empty: bool, recreate: bool
     ) -> None:
         """See `Table`."""
+        self._files.forget(self.path)
         if found is None and not empty:
             raise outrun(self.label)
         draft = self.stage(rows, found, empty=empty, recreate=recreate)
@@ -167,6 +180,7 @@ class DeltaTable:
         self, rows: DataFrame, found: Found | None, *, empty: bool, recreate: bool
     ) -> Draft | None:
         """See `Table`."""
+        self._files.forget(self.path)
         if self.private is None:
             return None
         if empty:
@@ -188,6 +202,7 @@ class DeltaTable:
             TransientConsumerError: the table has changed since it was found, or since `deleted`.
         """
         assert self.private is not None
+        self._files.forget(self.path)
         snapshot = self._snapshot(self.private, found)
         if deleted.version != snapshot.version():
             raise outrun(self.label)
@@ -221,6 +236,7 @@ class DeltaTable:
         Raises:
             TransientConsumerError: the table has changed since it was found.
         """
+        self._files.forget(self.path)
         before = self.version()
         self._check(found, before)
         values = (APPLICATION, str(commit.serial), commit.text())
@@ -235,20 +251,51 @@ class DeltaTable:
         if version <= before or Commit.from_text(info.get("userMetadata")) != commit:
             raise outrun(self.label)
 
+    def data_files(
+        self, found: Found | None, most: int, fields: Sequence[StructField] | None = None
+    ) -> DataFiles | None:
+        """See `Table`."""
+        # Until `replace_files` has succeeded: if anything fails, the log is asked.
+        known = self._files.forget(self.path)
+        version = NO_VERSION if found is None else found.version
+        if self.private is None or (fields is None and self._files.is_refused(self.path, version)):
+            return None
+        if fields is not None or known is None or known.version != version:
+            known = known_files(self.spark, self.private, most, fields)
+        if known is None or known.bytes > most:
+            self._files.refuse(self.path, version)
+            return None
+        return None if found is not None and known.version != version else known
+
+    def replace_files(
+        self, files: DataFiles, new: NewFile | None, commit: Commit, *, beside: bool
+    ) -> Version:
+        """See `Table`."""
+        assert self.private is not None
+        left = replace_files(
+            self.spark, self.private, self.label, files, new, commit, beside=beside
+        )
+        self._files.put(self.path, left)
+        return left.version
+
     def alter(self, steps: Iterable[Step]) -> None:
         """See `Table`."""
+        self._files.forget(self.path)
         self._columns.alter(steps)
 
     def require(self, properties: Mapping[str, str]) -> None:
         """Set table properties that the user has not set."""
+        self._files.forget(self.path)
         self._columns.require(properties)
 
     def keep_history(self, hours: float) -> None:
         """See `Table`."""
+        self._files.forget(self.path)
         set_retention(self.log, self._columns, hours)
 
     def compact(self, commit: Commit, *, small: int) -> None:
         """See `Table`."""
+        self._files.forget(self.path)
         compact_files(self.spark, self.path, commit, small)
 
     def vacuum(self, hours: float) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_consumer.apply.frames import strategies as writers
+from spark_consumer.apply.driver import writer as small_writer
 from spark_consumer.formats.delta import merge
 from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.formats.protocol import TableFormat
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 FORMATS: dict[str, Callable[[], TableFormat]] = {
-    "rewritten": DeltaFormat,
+    "by the driver": DeltaFormat,
+    "in frames": DeltaFormat,
     "marked": DeltaFormat,
     "merged": lambda: DeltaFormat(private=False),
     "in memory": MemoryFormat,
@@ -33,25 +34,28 @@ FORMATS: dict[str, Callable[[], TableFormat]] = {
 """By way in which rows change; ``merged`` is Delta by its public interface."""
 
 
-def play(table: Direct, records: int, chance: random.Random, batches: int) -> None:
+def play(table: Direct, records: int, chance: random.Random, way: str) -> None:
     """Apply in random cuts, going back to an earlier record now and then, with new appliers.
 
     The first batch is applied as a large one, those after it as small ones.
     """
+    held = way == "by the driver"
+    batches = 12 if held else 2
     cuts = [*sorted(chance.sample(range(1, records), batches - 1)), records]
     first = 0
     # The last round has nothing new.
     for cut in [*cuts, records]:
-        table.apply(cut, first=first, small=cut != cuts[0])
+        table.apply(cut, first=first, small=cut != cuts[0], held=held)
         first = chance.choice([cut, chance.randrange(cut)])
+    assert table.held == (batches - 1 if held else 0)
 
 
-@pytest.mark.parametrize("way", ["rewritten", "marked", "merged", "in memory"])
+@pytest.mark.parametrize("way", ["by the driver", "in frames", "marked", "merged", "in memory"])
 def test_a_keyed_table_ends_as_the_apply_worker_leaves_it(
     spark: SparkSession, tmp_path: Path, seed: int, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if way == "marked":
-        monkeypatch.setattr(writers, "REWRITE_BYTES", -1)
+        monkeypatch.setattr(small_writer, "SMALL_TABLE_BYTES", -1)
         monkeypatch.setattr(merge, "VECTOR_BYTES", -1)
     chance = random.Random(seed)
     topic = TableTopic(StaticSchemas(), "s.public.t", KEYED_COLUMNS, ["id"], partitions=3)
@@ -60,12 +64,12 @@ def test_a_keyed_table_ends_as_the_apply_worker_leaves_it(
 
     table = Direct(spark, tmp_path, topic, FORMATS[way]())
 
-    play(table, len(topic.records), chance, batches=2)
+    play(table, len(topic.records), chance, way)
 
     assert table.rows() == model.contents()
 
 
-@pytest.mark.parametrize("way", ["rewritten", "merged", "in memory"])
+@pytest.mark.parametrize("way", ["by the driver", "in frames", "merged", "in memory"])
 def test_a_multiset_ends_as_the_apply_worker_leaves_it(
     spark: SparkSession, tmp_path: Path, seed: int, way: str
 ) -> None:
@@ -76,6 +80,6 @@ def test_a_multiset_ends_as_the_apply_worker_leaves_it(
 
     table = Direct(spark, tmp_path, topic, FORMATS[way]())
 
-    play(table, len(topic.records), chance, batches=2)
+    play(table, len(topic.records), chance, way)
 
     assert table.rows() == model.contents()

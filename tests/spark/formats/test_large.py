@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_consumer.apply.frames import strategies as writers
+from spark_consumer.apply.driver import writer as small_writer
 from spark_consumer.errors import ContractError, TableError, TransientConsumerError
 from spark_consumer.formats.commit_metadata import Commit
 from spark_consumer.formats.delta import merge
@@ -57,7 +57,7 @@ def written(spark: SparkSession, path: str) -> set[str]:
 def tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> TableFormat:
     """Tables whose rows change by every way there is, however small they are."""
     if request.param != "rewritten":
-        monkeypatch.setattr(writers, "REWRITE_BYTES", -1)
+        monkeypatch.setattr(small_writer, "SMALL_TABLE_BYTES", -1)
     if request.param == "marked":
         monkeypatch.setattr(merge, "VECTOR_BYTES", -1)
     if request.param == "in memory":

@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from delta.tables import DeltaTable
+from pyspark.errors import PySparkException
 from pyspark.sql.types import IntegerType
 
 from spark_consumer.errors import FatalConsumerError
@@ -156,6 +157,49 @@ def test_tables_that_fail_are_repaired_or_held_and_the_others_go_on(
     assert scene.keys(spark, TRIMMED) == scene.keys(spark, REMADE) == [1, 2]
     retyped = spark.read.format("delta").load(str(scene.folder / RETYPED))
     assert [tuple(row) for row in retyped.collect()] == [(7, 7)]
+
+
+def test_tables_that_are_removed_or_restored_while_the_job_runs_are_read_again(
+    spark: SparkSession, kafka: str, registry: str, tmp_path: Path
+) -> None:
+    scene = Scene(kafka, registry, tmp_path)
+    tables = (HEALTHY, *REPAIRED)
+    scene.copy(*tables)
+    scene.publish()
+    stopping = threading.Event()
+    settings = replace(scene.settings, trigger_interval_s=0.5)
+    ended: list[int] = []
+    job = threading.Thread(target=lambda: ended.append(run(settings, spark, stopping=stopping)))
+    job.start()
+
+    def have(wanted: dict[str, list[int]]) -> bool:
+        try:
+            return {name: scene.keys(spark, name) for name in wanted} == wanted
+        except PySparkException:  # not there yet
+            return False
+
+    try:
+        wait_until(lambda: have({key: [1, 2] for key in tables}), 60, "the copies")
+        scene.add(3, *tables)
+        scene.publish()
+        wait_until(lambda: have({key: [1, 2, 3] for key in tables}), 60, "the third row")
+
+        shutil.rmtree(scene.folder / "deleted")
+        log = scene.folder / "restored" / "_delta_log"
+        for path in log.glob(f"*{1:020}*"):
+            path.unlink()
+        scene.tables["restored"].truncate(scene.end_lsn, 4)
+        scene.add(5, *tables)
+        scene.publish()
+
+        whole = {key: [1, 2, 3, 5] for key in tables}
+        wait_until(lambda: have({**whole, "restored": [5]}), 60, "what was lost")
+    finally:
+        stopping.set()
+        job.join()
+    assert ended == [0]
+    versions = sorted(int(path.stem) for path in log.glob("*.json"))
+    assert versions == list(range(len(versions)))
 
 
 def test_a_copy_from_another_topic_takes_the_table_over_and_fences_the_first(

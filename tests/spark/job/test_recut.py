@@ -69,6 +69,8 @@ def test_a_cut_that_fails_for_its_size_is_taken_in_halves(
         warehouse=str(tmp_path),
         checkpoint=str(tmp_path / "checkpoint"),
         subscriptions=(name,),
+        # So that Spark applies it: the driver reads few records itself, and has no such limit.
+        delta_private="never",
         available_now=True,
     )
 

@@ -11,7 +11,7 @@ import pytest
 from psycopg import sql
 from pyspark.sql import functions as F
 
-from spark_consumer.apply.frames import strategies as writers
+from spark_consumer.apply.driver import writer as small_writer
 from spark_consumer.errors import TableError
 from spark_consumer.formats.delta import merge
 from spark_consumer.kafka.layout import _folds, value_layout
@@ -56,7 +56,7 @@ def test_keys_at_the_ends_of_their_types_and_before_christ_are_found_again(
 ) -> None:
     small = way != "marked"
     if way != "rewritten":
-        monkeypatch.setattr(writers, "REWRITE_BYTES", -1)
+        monkeypatch.setattr(small_writer, "SMALL_TABLE_BYTES", -1)
     if way == "marked":
         monkeypatch.setattr(merge, "VECTOR_BYTES", -1)
     text = Col("k", "string", "text")
@@ -100,7 +100,7 @@ def test_columns_may_be_called_whatever_the_job_calls_its_own(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: bool
 ) -> None:
     if not small:
-        monkeypatch.setattr(writers, "REWRITE_BYTES", -1)
+        monkeypatch.setattr(small_writer, "SMALL_TABLE_BYTES", -1)
         monkeypatch.setattr(merge, "VECTOR_BYTES", -1)
     names = [
         "~there",

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spark_consumer.apply.applier import Applier
+from spark_consumer.apply.driver.records import HeldRecords
+from spark_consumer.apply.driver.writer import NotSmallError
 from spark_consumer.apply.frames.large import Learnt
 from spark_consumer.formats.commit_metadata import Found
 from spark_consumer.formats.delta.format import DeltaFormat
@@ -20,7 +23,7 @@ from spark_consumer.spark.tuning import gather, tuned
 from tests.support.spark.records import Record, TableTopic, frame
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class Direct:
@@ -45,15 +48,22 @@ class Direct:
         self._topic = topic
         self._learnt = Learnt()
         self.skipped = 0
+        self.held = 0
         self.path = table_folder(str(warehouse), "s", f"{part(topic.schema)}.{part(topic.table)}")
 
     def apply(
-        self, upto: int | None = None, *, first: int = 0, small: bool = True, lost: int = 0
+        self,
+        upto: int | None = None,
+        *,
+        first: int = 0,
+        small: bool = True,
+        held: bool = True,
+        lost: int = 0,
     ) -> Found | None:
         """Apply a cut: the records up to `upto` that the table does not have.
 
         Markers stand at `first`, at `upto` and where the table is. The first `lost` of the records
-        do not arrive.
+        do not arrive. A small cut is applied by the driver if `held`, and if that is possible.
         """
         placed = self._placed()
         upto = len(placed) if upto is None else upto
@@ -70,17 +80,40 @@ class Direct:
             for offset, record in placed[:upto]
             if offset >= starts.get(record.partition, offset + 1)
         ]
-        cut = wire(frame(spark, records[lost:]))
+        read = frame(spark, records[lost:])
+        try:
+            if small and held:
+                done = applier.apply_held(table, found, wanted, self._held(spark, read))
+                self.held += 1
+                return done
+        except NotSmallError as error:
+            if error.reached is not None:
+                found = error.reached
+                wanted = replace(wanted, start=found.commit.position, begins=False)
+        finally:
+            self.skipped += applier.skipped
+            applier.skipped = 0
+        cut = wire(read)
         if not small:
             done = applier.apply_large(table, found, wanted, cut)
             self.skipped += applier.skipped
             return done
         with tuned(spark):
             whole = gather(cut, spark)
-            held = survey(whole).get(self._topic.topic)
-            done = applier.apply(table, found, wanted, whole, held, small=True)
+            surveyed = survey(whole).get(self._topic.topic)
+            done = applier.apply_frame(table, found, wanted, whole, surveyed, small=True)
             self.skipped += applier.skipped
             return done
+
+    def _held(self, spark: SparkSession, read: DataFrame) -> HeldRecords:
+        jvm: Any = spark._jvm
+        rows = read._jdf.collectAsList()
+        topic = self._topic.topic
+        return HeldRecords(topic, jvm.pgsluice.small.Records.of(topic, rows))
+
+    def found(self) -> Found | None:
+        """The table as it is."""
+        return self._tables.table(self._spark.newSession(), self.path, "t").find()
 
     def rows(self) -> list[tuple[Any, ...]]:
         """The table's rows, sorted."""

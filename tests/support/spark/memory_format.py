@@ -21,6 +21,7 @@ from spark_consumer.formats.changes import (
     same_value,
 )
 from spark_consumer.formats.commit_metadata import NO_VERSION, Commit, Found, Version
+from spark_consumer.formats.data_files import DataFiles, NewFile
 from spark_consumer.formats.schema_evolution import Add, Drop, Rename, Step, Widen
 from spark_consumer.kafka.position import Position
 from spark_consumer.names import quoted
@@ -112,6 +113,19 @@ class MemoryTable:
 
     def tracks_rows(self) -> bool:
         return False
+
+    def believed(self) -> Version | None:
+        return None
+
+    def data_files(
+        self, found: Found | None, most: int, fields: Sequence[StructField] | None = None
+    ) -> None:
+        return None
+
+    def replace_files(
+        self, files: DataFiles, new: NewFile | None, commit: Commit, *, beside: bool
+    ) -> Version:
+        raise NotImplementedError
 
     def excludes(self, condition: str) -> bool:
         return False

@@ -37,6 +37,15 @@ def test_figures_are_served_by_subscription() -> None:
     assert 'pgsluice_consumer_phase_seconds_total{subscription="s\\"1",phase="apply"} 0.0' in text
 
 
+def test_the_lag_of_each_table_is_that_of_the_oldest_change_that_it_lacks() -> None:
+    since = int((time.time() - 60) * 1_000_000)
+    text = exposition({"s": Figures(tables={"public.a": None, 'public."b"': since})})
+
+    assert 'table_lag_seconds{subscription="s",table="public.a"} 0.0\n' in text
+    lag = re.search(r'table_lag_seconds{subscription="s",table="public.\\"b\\""} ([0-9.]+)', text)
+    assert lag is not None and 60 <= float(lag[1]) < 120
+
+
 def test_a_held_subscription_lags_since_what_it_has_applied() -> None:
     figures = Figures(commit_time=int((time.time() - 600) * 1_000_000))
     assert figures.lag == 0

@@ -19,7 +19,7 @@ from gateway.source.session import connection, session
 from gateway.transactions import buffer, spool
 from schemas.settings import text_files
 from spark_consumer import bounded_http, metrics
-from spark_consumer.apply.frames import strategies
+from spark_consumer.apply.driver import writer as small_writer
 from spark_consumer.formats.delta import merge
 from spark_consumer.job import maintenance
 from spark_consumer.spark import session as spark_session
@@ -104,13 +104,13 @@ FIGURES = [
     (
         "spark.md",
         f"at most {N} records and {N} MB, table up to {N} MB",
-        (tuning._RECORDS, tuning._BYTES / MIB, strategies.REWRITE_BYTES / MIB),
+        (tuning._RECORDS, tuning.SMALL_BYTES / MIB, small_writer.SMALL_TABLE_BYTES / MIB),
     ),
     ("spark.md", f"table of more than {N} MB", (merge.VECTOR_BYTES / MIB,)),
     (
         "spark.md",
         rf"A \*small\* batch \(at most {N} records and {N} MB\)",
-        (tuning._RECORDS, tuning._BYTES / MIB),
+        (tuning._RECORDS, tuning.SMALL_BYTES / MIB),
     ),
 ]
 

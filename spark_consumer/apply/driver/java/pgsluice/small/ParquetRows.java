@@ -1,0 +1,304 @@
+package pgsluice.small;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.function.Consumer;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.LocalFileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.parquet.column.page.PageReadStore;
+import org.apache.parquet.hadoop.ParquetFileReader;
+import org.apache.parquet.hadoop.ParquetWriter;
+import org.apache.parquet.hadoop.api.WriteSupport;
+import org.apache.parquet.hadoop.metadata.BlockMetaData;
+import org.apache.parquet.hadoop.metadata.CompressionCodecName;
+import org.apache.parquet.hadoop.util.HadoopInputFile;
+import org.apache.parquet.hadoop.util.HadoopOutputFile;
+import org.apache.parquet.io.ColumnIOFactory;
+import org.apache.parquet.io.InputFile;
+import org.apache.parquet.io.LocalInputFile;
+import org.apache.parquet.io.LocalOutputFile;
+import org.apache.parquet.io.MessageColumnIO;
+import org.apache.parquet.io.OutputFile;
+import org.apache.parquet.io.RecordReader;
+import org.apache.parquet.io.api.Binary;
+import org.apache.parquet.io.api.Converter;
+import org.apache.parquet.io.api.GroupConverter;
+import org.apache.parquet.io.api.PrimitiveConverter;
+import org.apache.parquet.io.api.RecordConsumer;
+import org.apache.parquet.io.api.RecordMaterializer;
+import org.apache.parquet.schema.MessageType;
+import org.apache.parquet.schema.PrimitiveType;
+import org.apache.parquet.schema.Type;
+
+/** Files of a table: reads and writes whole rows as {@link ColumnType} keeps them. */
+final class ParquetRows {
+    private ParquetRows() {}
+
+    /**
+     * Reads all rows of a file.
+     *
+     * @param columns columns to read; those that the file does not have are null
+     * @param most bytes that its values may have, uncompressed
+     * @return how many bytes they have
+     * @throws NotReadException they have more, or Spark would have to convert them
+     */
+    static long read(
+            Configuration conf,
+            String file,
+            Column[] columns,
+            long most,
+            Consumer<Object[]> into)
+            throws IOException {
+        Path path = new Path(file);
+        InputFile input = isLocal(path, conf)
+                ? new LocalInputFile(local(path))
+                : HadoopInputFile.fromPath(path, conf);
+        try (ParquetFileReader reader = ParquetFileReader.open(input)) {
+            long bytes = 0;
+            for (BlockMetaData block : reader.getRowGroups()) {
+                bytes += block.getTotalByteSize();
+            }
+            if (bytes > most) {
+                throw new NotReadException();
+            }
+            MessageType written = reader.getFileMetaData().getSchema();
+            Map<String, Integer> places = new HashMap<>();
+            for (int at = 0; at < columns.length; at++) {
+                places.put(columns[at].physical(), at);
+            }
+            java.util.List<Type> kept = new java.util.ArrayList<>();
+            for (Type one : written.getFields()) {
+                Integer place = places.get(one.getName());
+                if (place == null) {
+                    continue;
+                }
+                if (!columns[place].type().reads(one)) {
+                    throw new NotReadException();
+                }
+                kept.add(one);
+            }
+            if (kept.isEmpty()) {
+                for (long at = reader.getRecordCount(); at > 0; at--) {
+                    into.accept(new Object[columns.length]);
+                }
+                return bytes;
+            }
+            MessageType wanted = new MessageType(written.getName(), kept);
+            reader.setRequestedSchema(wanted);
+            MessageColumnIO io = new ColumnIOFactory().getColumnIO(wanted, written);
+            PageReadStore pages;
+            while ((pages = reader.readNextRowGroup()) != null) {
+                RecordReader<Object[]> rows =
+                        io.getRecordReader(pages, new Materializer(columns, wanted, places));
+                for (long at = pages.getRowCount(); at > 0; at--) {
+                    into.accept(rows.read());
+                }
+            }
+            return bytes;
+        }
+    }
+
+    /** Rows are to be read in another way. */
+    static final class NotReadException extends RuntimeException {
+        private static final long serialVersionUID = 1L;
+    }
+
+    /** Writes rows into a new file; returns its size in bytes. */
+    static long write(
+            Configuration conf,
+            String file,
+            Column[] columns,
+            CompressionCodecName codec,
+            Map<String, String> metadata,
+            Iterable<Object[]> rows)
+            throws IOException {
+        Path path = new Path(file);
+        OutputFile output = isLocal(path, conf)
+                ? localOutput(local(path))
+                : HadoopOutputFile.fromPath(path, conf);
+        Builder builder = new Builder(output, new Writer(columns, metadata));
+        try (ParquetWriter<Object[]> writer =
+                builder.withConf(conf).withCompressionCodec(codec).build()) {
+            for (Object[] row : rows) {
+                writer.write(row);
+            }
+            // Closed here, as its size is known then.
+            writer.close();
+            return isLocal(path, conf)
+                    ? Files.size(local(path))
+                    : path.getFileSystem(conf).getFileStatus(path).getLen();
+        }
+    }
+
+    /** Whether Hadoop, too, would use the local disk: there it starts a process for each file. */
+    private static boolean isLocal(Path path, Configuration conf) throws IOException {
+        return path.getFileSystem(conf) instanceof LocalFileSystem;
+    }
+
+    private static OutputFile localOutput(java.nio.file.Path path) throws IOException {
+        // As Hadoop does.
+        Files.createDirectories(path.getParent());
+        return new LocalOutputFile(path);
+    }
+
+    private static java.nio.file.Path local(Path path) {
+        return java.nio.file.Path.of(path.toUri().getPath());
+    }
+
+    private static final class Builder extends ParquetWriter.Builder<Object[], Builder> {
+        private final Writer writer;
+
+        Builder(OutputFile file, Writer writer) {
+            super(file);
+            this.writer = writer;
+        }
+
+        @Override
+        protected Builder self() {
+            return this;
+        }
+
+        @Override
+        protected WriteSupport<Object[]> getWriteSupport(Configuration conf) {
+            return writer;
+        }
+    }
+
+    private static final class Materializer extends RecordMaterializer<Object[]> {
+        private final Root root;
+
+        Materializer(Column[] columns, MessageType wanted, Map<String, Integer> places) {
+            root = new Root(columns, wanted, places);
+        }
+
+        @Override
+        public Object[] getCurrentRecord() {
+            return root.row;
+        }
+
+        @Override
+        public GroupConverter getRootConverter() {
+            return root;
+        }
+    }
+
+    private static final class Root extends GroupConverter {
+        private final Converter[] converters;
+        private final int width;
+        private Object[] row;
+
+        Root(Column[] columns, MessageType wanted, Map<String, Integer> places) {
+            width = columns.length;
+            converters = new Converter[wanted.getFieldCount()];
+            for (int at = 0; at < converters.length; at++) {
+                PrimitiveType stored = wanted.getType(at).asPrimitiveType();
+                int place = places.get(stored.getName());
+                converters[at] = new Cell(this, place, columns[place].type(), stored);
+            }
+        }
+
+        @Override
+        public Converter getConverter(int at) {
+            return converters[at];
+        }
+
+        @Override
+        public void start() {
+            row = new Object[width];
+        }
+
+        @Override
+        public void end() {}
+    }
+
+    private static final class Cell extends PrimitiveConverter {
+        private final Root root;
+        private final int place;
+        private final ColumnType type;
+        private final PrimitiveType stored;
+
+        Cell(Root root, int place, ColumnType type, PrimitiveType stored) {
+            this.root = root;
+            this.place = place;
+            this.type = type;
+            this.stored = stored;
+        }
+
+        private void set(Object value) {
+            root.row[place] = type.ofFile(value, stored);
+        }
+
+        @Override
+        public void addBinary(Binary value) {
+            set(value.copy());
+        }
+
+        @Override
+        public void addBoolean(boolean value) {
+            set(value);
+        }
+
+        @Override
+        public void addDouble(double value) {
+            set(value);
+        }
+
+        @Override
+        public void addFloat(float value) {
+            set(value);
+        }
+
+        @Override
+        public void addInt(int value) {
+            set(value);
+        }
+
+        @Override
+        public void addLong(long value) {
+            set(value);
+        }
+    }
+
+    private static final class Writer extends WriteSupport<Object[]> {
+        private final Column[] columns;
+        private final Map<String, String> metadata;
+        private RecordConsumer into;
+
+        Writer(Column[] columns, Map<String, String> metadata) {
+            this.columns = columns;
+            this.metadata = metadata;
+        }
+
+        @Override
+        public WriteContext init(Configuration conf) {
+            Type[] fields = new Type[columns.length];
+            for (int at = 0; at < fields.length; at++) {
+                Column column = columns[at];
+                fields[at] = column.type().inFile(column.physical(), column.fieldId());
+            }
+            return new WriteContext(new MessageType("spark_schema", fields), metadata);
+        }
+
+        @Override
+        public void prepareForWrite(RecordConsumer consumer) {
+            into = consumer;
+        }
+
+        @Override
+        public void write(Object[] row) {
+            into.startMessage();
+            for (int at = 0; at < row.length; at++) {
+                if (row[at] != null) {
+                    String name = columns[at].physical();
+                    into.startField(name, at);
+                    columns[at].type().write(row[at], into);
+                    into.endField(name, at);
+                }
+            }
+            into.endMessage();
+        }
+    }
+}

@@ -1,0 +1,158 @@
+package pgsluice.small;
+
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+
+/**
+ * The rows of a table in memory, and the application of changes to them, one after another.
+ *
+ * <p>A change whose row is not there is skipped. Source: apply_handle_insert, apply_handle_update,
+ * apply_handle_delete in PostgreSQL's worker.c.
+ */
+abstract class Rows {
+    private final Set<List<Object>> missed = new HashSet<>();
+    private boolean isTouched;
+
+    /** Adds a row that the table has; before any change. */
+    abstract void add(List<Object> key, Object[] row);
+
+    /** Applies a change. */
+    abstract void apply(Change change);
+
+    /** Returns all rows. */
+    abstract Iterable<Object[]> all();
+
+    /** Returns the rows that the table does not have yet; see {@link #isTouched}. */
+    abstract Iterable<Object[]> added();
+
+    /** Whether a row that the table had has changed or gone. */
+    final boolean isTouched() {
+        return isTouched;
+    }
+
+    final void touch() {
+        isTouched = true;
+    }
+
+    /** Returns the number of keys for which an update or a delete found no row. */
+    final int skipped() {
+        return missed.size();
+    }
+
+    final void miss(List<Object> key) {
+        missed.add(key);
+    }
+
+    /** Rows that are identified by a key. */
+    static final class Keyed extends Rows {
+        private final Map<List<Object>, Object[]> byKey = new LinkedHashMap<>();
+        private final Set<List<Object>> added = new LinkedHashSet<>();
+
+        @Override
+        void add(List<Object> key, Object[] row) {
+            byKey.put(key, row);
+        }
+
+        private void look(List<Object> key) {
+            if (!added.contains(key) && byKey.containsKey(key)) {
+                touch();
+            }
+        }
+
+        @Override
+        void apply(Change change) {
+            look(change.key());
+            if (change.kind() == Change.Kind.MOVE) {
+                look(change.oldKey());
+            }
+            switch (change.kind()) {
+                case PUT -> put(change.key(), change.row());
+                case SET -> {
+                    if (byKey.computeIfPresent(change.key(), (k, was) -> change.over(was)) == null) {
+                        miss(change.key());
+                    }
+                }
+                case DELETE -> {
+                    added.remove(change.key());
+                    if (byKey.remove(change.key()) == null) {
+                        miss(change.key());
+                    }
+                }
+                case MOVE -> {
+                    added.remove(change.oldKey());
+                    Object[] was = byKey.remove(change.oldKey());
+                    if (was != null) {
+                        put(change.key(), change.over(was));
+                    }
+                }
+                default -> throw new AssertionError(change.kind());
+            }
+        }
+
+        private void put(List<Object> key, Object[] row) {
+            byKey.put(key, row);
+            added.add(key);
+        }
+
+        @Override
+        Collection<Object[]> all() {
+            return byKey.values();
+        }
+
+        @Override
+        Iterable<Object[]> added() {
+            return () -> added.stream().map(byKey::get).iterator();
+        }
+    }
+
+    /** Rows that are identified by their values: several may be equal. */
+    static final class Unkeyed extends Rows {
+        private final Map<List<Object>, ArrayDeque<Object[]>> byValue = new LinkedHashMap<>();
+        private final List<Object[]> added = new ArrayList<>();
+
+        @Override
+        void add(List<Object> key, Object[] row) {
+            byValue.computeIfAbsent(key, k -> new ArrayDeque<>(1)).addLast(row);
+        }
+
+        @Override
+        void apply(Change change) {
+            if (change.kind() == Change.Kind.PUT) {
+                add(change.key(), change.row());
+                added.add(change.row());
+                return;
+            }
+            // Of equal rows it might be one that the table had.
+            touch();
+            ArrayDeque<Object[]> equal = byValue.get(change.oldKey());
+            if (equal == null) {
+                return;
+            }
+            // The oldest one goes.
+            equal.removeFirst();
+            if (equal.isEmpty()) {
+                byValue.remove(change.oldKey());
+            }
+            if (change.kind() != Change.Kind.DELETE) {
+                add(change.key(), change.row());
+            }
+        }
+
+        @Override
+        Iterable<Object[]> all() {
+            return () -> byValue.values().stream().flatMap(ArrayDeque::stream).iterator();
+        }
+
+        @Override
+        Iterable<Object[]> added() {
+            return added;
+        }
+    }
+}

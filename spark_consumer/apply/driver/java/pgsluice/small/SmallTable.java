@@ -1,0 +1,143 @@
+package pgsluice.small;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import org.apache.avro.AvroRuntimeException;
+import org.apache.avro.Schema;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.parquet.hadoop.metadata.CompressionCodecName;
+
+/** Columns and key of a table, prepared for batches; not thread-safe. */
+public final class SmallTable {
+    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final long MOST_BYTES = 64L << 20;
+    private static final int MOST_DECODERS = 1_000;
+
+    private final Column[] columns;
+    private final int[] keyPlaces;
+    private final boolean hasKey;
+    private final Map<List<Integer>, Decoder> decoders = new HashMap<>();
+
+    /**
+     * @param spec as JSON: {@code columns} of field, physical, id, type, equality; and {@code key},
+     *     the fields of the key, or null
+     */
+    public SmallTable(String spec) throws IOException {
+        JsonNode root = JSON.readTree(spec);
+        Map<String, Integer> places = new HashMap<>();
+        List<Column> listed = new ArrayList<>();
+        for (JsonNode one : root.get("columns")) {
+            places.put(one.get("field").asText(), listed.size());
+            listed.add(new Column(
+                    one.get("field").asText(),
+                    one.get("physical").asText(),
+                    one.hasNonNull("id") ? one.get("id").asInt() : null,
+                    ColumnType.of(one.get("type").asText()),
+                    Equality.valueOf(one.get("equality").asText().toUpperCase(Locale.ROOT))));
+        }
+        columns = listed.toArray(new Column[0]);
+        hasKey = root.hasNonNull("key");
+        if (hasKey) {
+            keyPlaces = new int[root.get("key").size()];
+            for (int at = 0; at < keyPlaces.length; at++) {
+                keyPlaces[at] = places.get(root.get("key").get(at).asText());
+            }
+        } else {
+            keyPlaces = java.util.stream.IntStream.range(0, columns.length).toArray();
+        }
+    }
+
+    /**
+     * Prepares a pair of schemas.
+     *
+     * @param keyId schema of keys; -1 without one
+     * @return false if their values are not those of the columns' types as they are
+     */
+    public boolean prepare(int keyId, String keySchema, int valueId, String valueSchema) {
+        Schema key = keySchema == null ? null : new Schema.Parser().parse(keySchema);
+        Schema value = new Schema.Parser().parse(valueSchema);
+        Decoder made = new Decoder(columns, keyPlaces, hasKey, key, value);
+        if (!made.fits()) {
+            return false;
+        }
+        if (decoders.size() >= MOST_DECODERS) {
+            decoders.clear();
+        }
+        decoders.put(List.of(keyId, valueId), made);
+        return true;
+    }
+
+    /**
+     * Applies changes to the rows of files, and writes the result into another file.
+     *
+     * @param files the files whose rows the table has; none if it is emptied before
+     * @param target the new file; none is written without a row for it
+     * @param mayAdd whether the new file may stand beside the others, if their rows stay as they are
+     * @return as JSON: {@code isBeside}, {@code skipped}, {@code rows} and {@code size} of the file,
+     *     and its {@code stats} in Delta's form; or {@code partition} and {@code damaged}, the offset of
+     *     the first record that is not what its schemas say; null if the files are to be read in
+     *     another way, because their rows take too much memory, for example
+     */
+    public String apply(
+            Records records,
+            List<String> files,
+            String target,
+            boolean mayAdd,
+            String codec,
+            Map<String, String> metadata,
+            Configuration conf)
+            throws IOException {
+        Rows rows = hasKey ? new Rows.Keyed() : new Rows.Unkeyed();
+        try {
+            long left = MOST_BYTES;
+            for (String file : files) {
+                left -= ParquetRows.read(conf, file, columns, left,
+                        row -> rows.add(Equality.of(row, columns, keyPlaces), row));
+            }
+        } catch (ParquetRows.NotReadException error) {
+            return null;
+        }
+        for (WireRecord record : records.changes()) {
+            int keyId = record.keyId() == null ? -1 : record.keyId();
+            Decoder decoder = decoders.get(List.of(keyId, record.valueId()));
+            Change change;
+            try {
+                change = decoder.decode(record);
+            } catch (IOException
+                    | AvroRuntimeException
+                    | ArithmeticException
+                    | IndexOutOfBoundsException
+                    | NumberFormatException
+                    | UnsupportedOperationException error) {
+                // Its text may have a value of the row. The last kind is that of Avro's limits.
+                return JSON.createObjectNode()
+                        .put("partition", record.partition())
+                        .put("damaged", record.offset())
+                        .toString();
+            }
+            rows.apply(change);
+        }
+        Statistics statistics = new Statistics(columns);
+        boolean isBeside = mayAdd && !rows.isTouched();
+        Iterable<Object[]> written = isBeside ? rows.added() : rows.all();
+        written.forEach(statistics::add);
+        ObjectNode made = JSON.createObjectNode();
+        made.put("isBeside", isBeside);
+        made.put("rows", statistics.rows());
+        made.put("skipped", rows.skipped());
+        if (statistics.rows() > 0) {
+            CompressionCodecName name = CompressionCodecName.fromConf(codec);
+            made.put("size",
+                    ParquetRows.write(conf, target, columns, name, metadata, written));
+            made.put("stats", statistics.json(JSON));
+        }
+        return made.toString();
+    }
+}

@@ -1,0 +1,226 @@
+"""Writer of epochs whose records the driver holds: one new file for all rows of a table."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, Final
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructField
+
+from schemas.types import of_spark
+from spark_consumer.apply.driver.records import HeldRecords
+from spark_consumer.errors import COPY_AGAIN, ContractError, TransientConsumerError
+from spark_consumer.formats.commit_metadata import Commit, Found, Written
+from spark_consumer.formats.data_files import DataFile, DataFiles, NewFile
+from spark_consumer.formats.protocol import Table
+from spark_consumer.kafka.decode import RowTypes
+from spark_consumer.kafka.layout import ColumnPlan, KeyLayout
+from spark_consumer.kafka.registry import Schemas
+from spark_consumer.kafka.schema_epochs import Epoch
+
+__all__ = ["SMALL_TABLE_BYTES", "NotSmallError", "SmallWriter"]
+
+SMALL_TABLE_BYTES: Final = 1024 * 1024
+"""Size until which a table is written as a whole."""
+
+_MOST_FILES: Final = 8
+"""Number of files until which new rows are written beside those that the table has."""
+
+_CELLS: Final = 1_000_000
+"""Number of a table's values until which the driver has memory for them."""
+_CODEC: Final = "spark.sql.parquet.compression.codec"
+_EQUALITIES: Final = ("numeric", "bpchar")
+"""Canonical forms of text that the Java classes have, besides the text itself."""
+_UNSUPPORTED: Final = ("interval",)
+"""Those that they do not have."""
+_KINDS: Final = frozenset(
+    {"boolean", "int", "bigint", "float", "double", "decimal", "string", "binary", "date"}
+    | {"timestamp", "timestamp_ntz"}
+)
+"""Types that the Java classes have, without their parameters."""
+_DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
+_CODECS: Final = {"none": "uncompressed"}
+"""Names of Spark's that Parquet does not know."""
+_MOST_TABLES: Final = 1_000
+_MOST_PAIRS: Final = 500
+
+
+class NotSmallError(Exception):
+    """An epoch or its table is not for this way; nothing of the epoch was written.
+
+    Attributes:
+        reached: The table after the epochs before it; None if it is the first one.
+    """
+
+    reached: Found | None = None
+
+
+class SmallWriter:
+    """Writer of `HeldRecords`; see `spark_consumer.apply.applier.EpochWriter`.
+
+    Args:
+        spark: Session that nothing else uses meanwhile.
+        schemas: Writer schemas by ID.
+        types: Types of tables' rows.
+    """
+
+    def __init__(self, spark: SparkSession, schemas: Schemas, types: RowTypes) -> None:
+        jvm: Any = spark._jvm
+        self._java = jvm.pgsluice.small
+        self._conf = spark._jsparkSession.sessionState().newHadoopConf()
+        self._metadata = {"org.apache.spark.version": spark.version}
+        codec = str(spark.conf.get(_CODEC)).lower()
+        self._codec = _CODECS.get(codec, codec)
+        self._schemas = schemas
+        self._types = types
+        self._prepared: OrderedDict[tuple[str, str], _Prepared] = OrderedDict()
+
+    def write(
+        self,
+        table: Table,
+        columns: tuple[ColumnPlan, ...],
+        epoch: Epoch,
+        commit: Commit,
+        found: Found | None,
+        *,
+        empty: bool,
+        recreate: bool,
+    ) -> Written:
+        """See `EpochWriter`.
+
+        Raises:
+            NotSmallError: this way cannot do it.
+        ContractError: a record is not what its schemas say.
+        """
+        assert isinstance(epoch.records, HeldRecords)
+        fields = self._fields(columns, epoch) if recreate else None
+        files = table.data_files(found, SMALL_TABLE_BYTES, fields)
+        if files is None or files.cells > _CELLS:
+            raise NotSmallError
+        name = f"part-00000-{uuid.uuid4()}-c000.{self._codec}.parquet"
+        try:
+            prepared = self._prepare(table, columns, files, epoch)
+            outcome = prepared.java.apply(
+                epoch.records.java,
+                [] if empty else [file.path for file in files.files],
+                f"{table.path}/{name}",
+                not empty and len(files.files) < _MOST_FILES,
+                self._codec,
+                self._metadata,
+                self._conf,
+            )
+        except (Py4JJavaError, PySparkException) as error:
+            # Files that are gone, a schema that is none: Spark's way finds out.
+            raise NotSmallError from error
+        if outcome is None:
+            raise NotSmallError
+        done = json.loads(outcome)
+        if "damaged" in done:
+            raise ContractError(
+                f"{table.label}: a record is not what its Avro schema says: partition"
+                f" {done['partition']}, offset {done['damaged']}",
+                hint=f"is the topic written by something else than the gateway? {COPY_AGAIN}",
+            )
+        new = None
+        if done["rows"]:
+            file = DataFile(f"{table.path}/{name}", name, done["size"], done["rows"])
+            new = NewFile(file, done["stats"])
+        try:
+            version = table.replace_files(files, new, commit, beside=done["isBeside"])
+        except TransientConsumerError as error:
+            # What others have committed may be harmless.
+            raise NotSmallError from error
+        return Written(version, int(done["skipped"]))
+
+    def _fields(self, columns: Sequence[ColumnPlan], epoch: Epoch) -> list[StructField]:
+        written = self._types.of(epoch.pieces[0].value_id)
+        return [
+            StructField(c.name, written[c.field].dataType, True, {"comment": c.pg_type})
+            for c in columns
+        ]
+
+    def _prepare(
+        self, table: Table, columns: tuple[ColumnPlan, ...], files: DataFiles, epoch: Epoch
+    ) -> _Prepared:
+        spec = json.dumps(
+            {
+                "columns": [
+                    {
+                        "field": column.field,
+                        "physical": files.columns[column.name].name,
+                        "id": files.columns[column.name].number,
+                        "type": column.spark_type,
+                        "equality": _equality(column, epoch.key),
+                    }
+                    for column in columns
+                ],
+                "key": None if epoch.key is None else epoch.key.fields,
+            }
+        )
+        prepared = self._prepared.pop((table.path, spec), None)
+        if prepared is None or len(prepared.pairs) > _MOST_PAIRS:
+            prepared = _Prepared(self._java.SmallTable(spec))
+            if len(self._prepared) >= _MOST_TABLES:
+                self._prepared.popitem(last=False)
+        self._prepared[table.path, spec] = prepared
+        for piece in epoch.pieces:
+            ids = (piece.key_id, piece.value_id)
+            if ids not in prepared.pairs:
+                self._check_types(columns, piece.value_id)
+                key_id = -1 if piece.key_id is None else piece.key_id
+                texts = self._text(piece.key_id), self._text(piece.value_id)
+                if not prepared.java.prepare(key_id, texts[0], piece.value_id, texts[1]):
+                    raise NotSmallError
+                prepared.pairs.add(ids)
+        return prepared
+
+    def _check_types(self, columns: tuple[ColumnPlan, ...], value_id: int) -> None:
+        written = self._types.of(value_id)
+        for column in columns:
+            if not _fits(written[column.field].dataType.simpleString(), column.spark_type):
+                raise NotSmallError
+
+    def _text(self, schema_id: int | None) -> str | None:
+        return None if schema_id is None else json.dumps(self._schemas.schema(schema_id))
+
+
+class _Prepared:
+    """A table's Java object, and the pairs of schemas that it knows."""
+
+    def __init__(self, java: Any) -> None:
+        self.java = java
+        self.pairs: set[tuple[int | None, int]] = set()
+
+
+def _equality(column: ColumnPlan, key: KeyLayout | None) -> str:
+    """Return the canonical form of a column's values.
+
+    Raises:
+        NotSmallError: the Java classes do not have it.
+        TableError: the column is in the key, and when its values are equal is not known.
+    """
+    if column.spark_type != "string" or (key is not None and column.field not in key.fields):
+        return "text"
+    # Refuses a key that has none.
+    column.canonical("x", key=key is not None)
+    canonical = of_spark(column.spark_type, column.pg_type).key
+    if canonical in _UNSUPPORTED:
+        raise NotSmallError
+    return canonical if canonical in _EQUALITIES else "text"
+
+
+def _fits(written: str, stored: str) -> bool:
+    """Whether values of a type become those of a column without a conversion by Spark."""
+    if stored.partition("(")[0] not in _KINDS:
+        return False
+    if written == stored or (written, stored) in (("int", "bigint"), ("float", "double")):
+        return True
+    narrow, wide = _DECIMAL.fullmatch(written), _DECIMAL.fullmatch(stored)
+    return narrow is not None and wide is not None and narrow[2] == wide[2]

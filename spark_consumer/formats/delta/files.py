@@ -1,0 +1,338 @@
+"""Replacement of all files of a small Delta table, by a commit that is written as text.
+
+Delta's own writers spend half a second on a commit: they compute the state of the whole table again
+for its checksum. All that a commit needs is public: a file of a few lines, which the store of the
+log creates or refuses. Source: Delta's protocol, "Delta Log Entries", "Actions".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from py4j.java_gateway import is_instance_of  # type: ignore[import-untyped]
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructField, StructType, TimestampNTZType
+
+from spark_consumer.display import logger
+from spark_consumer.formats.commit_metadata import NO_VERSION, Commit, Version
+from spark_consumer.formats.data_files import DataFile, DataFiles, NewFile, StoredColumn
+from spark_consumer.formats.delta.columns import needs_mapping
+from spark_consumer.formats.delta.internals import PrivateLog
+from spark_consumer.formats.delta.session import APPLICATION, outrun
+from spark_consumer.spark.failures import cause
+
+_log: Final = logger(__name__)
+
+__all__ = ["FileCache", "known_files", "replace_files"]
+
+_FEATURES: Final = frozenset(
+    {"appendOnly", "invariants", "columnMapping", "timestampNtz", "deletionVectors"}
+    | {"typeWidening", "typeWidening-preview", "changeDataFeed", "checkConstraints"}
+    | {"generatedColumns"}
+)
+"""Features of tables that a replacement of all files leaves alone, as long as no property or column
+makes use of them."""
+_MOST_LEGACY: Final = 5
+"""Version of the writer's protocol until which features are not listed, and among `_FEATURES`."""
+_HARMLESS: Final = re.compile(
+    r"delta\.((columnMapping|feature|dataSkipping)\..*|minReaderVersion|minWriterVersion"
+    r"|enableDeletionVectors|enableTypeWidening|logRetentionDuration|deletedFileRetentionDuration"
+    r"|checkpointInterval|targetFileSize|tuneFileSizesForRewrites|dataSkippingNumIndexedCols"
+    r"|dataSkippingStatsColumns)|(?!delta\.).*"
+)
+"""Properties that ask nothing of such a commit, whatever their value."""
+_OF_COLUMNS: Final = ("delta.generationExpression", "delta.invariants", "delta.identity.start")
+_PHYSICAL: Final = "delta.columnMapping.physicalName"
+_NUMBER: Final = "delta.columnMapping.id"
+_DEFAULTS: Final = "spark.databricks.delta.properties.defaults."
+_PLAIN: Final = {"minReaderVersion": 1, "minWriterVersion": 2}
+_WITH_TIMES: Final = {
+    "minReaderVersion": 3,
+    "minWriterVersion": 7,
+    "readerFeatures": ["timestampNtz"],
+    "writerFeatures": ["timestampNtz", "appendOnly", "invariants"],
+}
+_CHECKPOINT_COMMITS: Final = 100
+"""Number of commits after which the log is put together: a reader opens so many small files."""
+_MOST_TABLES: Final = 10_000
+
+
+class FileCache:
+    """Files of small tables as this process has left them, by path of the table. Thread-safe.
+
+    Whether they are still that is not asked: a commit on top of them says so. Whoever changes a
+    table in another way forgets them first.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, DataFiles] = {}
+        self._unfit: dict[str, Version] = {}
+        self._lock = threading.Lock()
+
+    def get(self, path: str) -> DataFiles | None:
+        """Return the files of a table, if known."""
+        with self._lock:
+            return self._known.get(path)
+
+    def put(self, path: str, files: DataFiles) -> None:
+        """Remember the files of a table."""
+        with self._lock:
+            self._known.pop(path, None)
+            if len(self._known) >= _MOST_TABLES:
+                self._known.pop(next(iter(self._known)))
+            self._known[path] = files
+
+    def forget(self, path: str) -> DataFiles | None:
+        """Forget the files of a table; return them, if known."""
+        with self._lock:
+            return self._known.pop(path, None)
+
+    def refuse(self, path: str, version: Version) -> None:
+        """Remember that a version of a table is not for this way."""
+        with self._lock:
+            if len(self._unfit) >= _MOST_TABLES:
+                self._unfit.pop(next(iter(self._unfit)))
+            self._unfit[path] = version
+
+    def is_refused(self, path: str, version: Version) -> bool:
+        """Whether `refuse` was called with this version last."""
+        with self._lock:
+            return self._unfit.get(path) == version
+
+
+def known_files(
+    spark: SparkSession, log: PrivateLog, most: int, fields: Sequence[StructField] | None
+) -> DataFiles | None:
+    """Return the files of a table at its newest version.
+
+    Args:
+        spark: Session with the user's settings.
+        log: Log of the table.
+        most: Bytes that they may have.
+        fields: Columns that the table, which need not exist, is to have; None: those that it has.
+
+    Returns:
+        None if there are more bytes, or the table has anything that a commit of whole files would
+        have to respect besides.
+    """
+    snapshot = log.snapshot()
+    version = Version(int(snapshot.version()))
+    if version == NO_VERSION:
+        return None if fields is None or most < 0 else _new(spark, fields)
+    checksum = snapshot.checksumOpt()
+    if checksum.isDefined() and int(checksum.get().tableSizeBytes()) > most:
+        return None
+    protocol = json.loads(snapshot.protocol().json())["protocol"]
+    metadata = json.loads(snapshot.metadata().json())["metaData"]
+    if not _is_plain(protocol, metadata):
+        return None
+    actions: tuple[str, ...] = ()
+    if fields is not None:
+        if not _allows(protocol, metadata, fields):
+            return None
+        metadata["schemaString"] = StructType(list(fields)).json()
+        actions = (json.dumps({"metaData": metadata}),)
+    files = []
+    java = log.log()
+    for action in snapshot.allFiles().collectAsList():
+        rows = json.loads(action.stats() or "{}").get("numRecords")
+        if action.deletionVector() is not None or rows is None:
+            return None
+        place = action.absolutePath(java).toString()
+        files.append(DataFile(place, str(action.path()), int(action.size()), int(rows)))
+    known = _with_columns(version, files, StructType.fromJson(json.loads(metadata["schemaString"])))
+    return None if known.bytes > most else replace(known, actions=actions)
+
+
+def _with_columns(version: Version, files: Iterable[DataFile], schema: StructType) -> DataFiles:
+    columns = {
+        field.name: StoredColumn(
+            field.metadata.get(_PHYSICAL, field.name), field.metadata.get(_NUMBER)
+        )
+        for field in schema.fields
+    }
+    return DataFiles(version, tuple(files), tuple(schema.fields), columns)
+
+
+def _new(spark: SparkSession, fields: Sequence[StructField]) -> DataFiles | None:
+    """Return what a table that does not exist has; None if the user has a say in its properties."""
+    settings: Any = spark._jsparkSession.sessionState().conf().getAllConfs()
+    by_user = _DEFAULTS in str(settings.keys().mkString(" "))
+    if by_user or needs_mapping(field.name for field in fields):
+        return None
+    schema = StructType(list(fields))
+    has_times = any(isinstance(field.dataType, TimestampNTZType) for field in fields)
+    metadata = {
+        "id": str(uuid.uuid4()),
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": schema.json(),
+        "partitionColumns": [],
+        "configuration": {},
+        "createdTime": time.time_ns() // 1_000_000,
+    }
+    actions = (
+        json.dumps({"protocol": _WITH_TIMES if has_times else _PLAIN}),
+        json.dumps({"metaData": metadata}),
+    )
+    return replace(_with_columns(NO_VERSION, (), schema), actions=actions)
+
+
+def _allows(
+    protocol: Mapping[str, Any], metadata: Mapping[str, Any], fields: Sequence[StructField]
+) -> bool:
+    """Whether a table's columns can become these by new metadata alone."""
+    mode = metadata.get("configuration", {}).get("delta.columnMapping.mode", "none")
+    has_times = any(isinstance(field.dataType, TimestampNTZType) for field in fields)
+    return (
+        mode == "none"
+        and not needs_mapping(field.name for field in fields)
+        and (not has_times or "timestampNtz" in protocol.get("writerFeatures", ()))
+    )
+
+
+def _is_plain(protocol: Mapping[str, Any], metadata: Mapping[str, Any]) -> bool:
+    """Whether nothing but files and columns has to be respected by a commit."""
+    features = {*protocol.get("readerFeatures", ()), *protocol.get("writerFeatures", ())}
+    listed = "writerFeatures" in protocol or "readerFeatures" in protocol
+    settings = metadata.get("configuration", {})
+    fields = json.loads(metadata["schemaString"])["fields"]
+    return (
+        features <= _FEATURES
+        and (listed or protocol["minWriterVersion"] <= _MOST_LEGACY)
+        and not metadata.get("partitionColumns")
+        and all(_HARMLESS.fullmatch(name) or _is_off(settings[name]) for name in settings)
+        and all(field["nullable"] for field in fields)
+        and not any(name in field["metadata"] for field in fields for name in _OF_COLUMNS)
+    )
+
+
+def _is_off(value: str) -> bool:
+    return value.lower() in ("false", "none", "")
+
+
+def replace_files(
+    spark: SparkSession,
+    log: PrivateLog,
+    label: str,
+    files: DataFiles,
+    new: NewFile | None,
+    commit: Commit,
+    *,
+    beside: bool,
+) -> DataFiles:
+    """Commit a new file in the place of all others, on top of their version or not at all.
+
+    Args:
+        spark: Any session.
+        log: Log of the table.
+        label: Name of the table in messages.
+        files: Files of the table.
+        new: File that it is to have in their place; None for no rows.
+        commit: Metadata of the commit.
+        beside: Whether the others stay.
+
+    Returns:
+        Files of the table after the commit.
+
+    Raises:
+        TransientConsumerError: the table has another version already, or no longer has this one.
+    """
+    jvm: Any = spark._jvm
+    java = log.log()
+    conf = java.newDeltaHadoopConf()
+    version = Version(files.version + 1)
+    # Of a folder that was restored to an older state, a later version would be a hole.
+    if files.entry is not None and _entry(jvm, java, conf, files.version) != files.entry:
+        raise outrun(label)
+    if files.version == NO_VERSION:
+        java.logPath().getFileSystem(conf).mkdirs(java.logPath())
+    removed = () if beside else files.files
+    lines = _lines(files, removed, new, commit)
+    text = jvm.org.apache.spark.api.python.PythonUtils.toSeq(lines)
+    try:
+        java.store().write(_place(jvm, java, version), text.iterator(), False, conf)
+    except Py4JJavaError as error:
+        taken = "java.nio.file.FileAlreadyExistsException"
+        if is_instance_of(spark.sparkContext._gateway, error.java_exception, taken):
+            raise outrun(label) from error
+        raise
+    if version and version % _CHECKPOINT_COMMITS == 0:
+        try:
+            java.checkpoint(log.snapshot(), jvm.scala.Option.empty())
+        except Py4JJavaError as error:
+            # The commit is made: a later one tries again.
+            _log.warning("%s: its log was not put together: %s", label, cause(error))
+    left = (*(files.files if beside else ()), *(() if new is None else (new.file,)))
+    return replace(files, version=version, files=left, actions=(), entry=lines[0])
+
+
+def _place(jvm: Any, log: Any, version: Version) -> Any:
+    return jvm.org.apache.hadoop.fs.Path(log.logPath(), f"{version:020}.json")
+
+
+def _entry(jvm: Any, log: Any, conf: Any, version: Version) -> str | None:
+    """Return the first line of a version's commit; None if there is none."""
+    try:
+        return str(log.store().read(_place(jvm, log, version), conf).head())
+    except (Py4JJavaError, PySparkException):
+        return None
+
+
+def _lines(
+    files: DataFiles, removed: Iterable[DataFile], new: NewFile | None, commit: Commit
+) -> list[str]:
+    now = time.time_ns() // 1_000_000
+    begun: list[dict[str, Any]] = [
+        {
+            "commitInfo": {
+                "timestamp": now,
+                "operation": "WRITE",
+                "operationParameters": {"mode": "Overwrite" if removed else "Append"},
+                **({} if files.version == NO_VERSION else {"readVersion": files.version}),
+                "isolationLevel": "Serializable",
+                "isBlindAppend": False,
+                "operationMetrics": {},
+                "engineInfo": APPLICATION,
+                "txnId": str(uuid.uuid4()),
+                "userMetadata": commit.text(),
+            }
+        },
+        {"txn": {"appId": APPLICATION, "version": commit.serial, "lastUpdated": now}},
+    ]
+    actions: list[dict[str, Any]] = [
+        {
+            "remove": {
+                "path": file.name,
+                "deletionTimestamp": now,
+                "dataChange": True,
+                "extendedFileMetadata": True,
+                "partitionValues": {},
+                "size": file.size,
+            }
+        }
+        for file in removed
+    ]
+    if new is not None:
+        actions.append(
+            {
+                "add": {
+                    "path": new.file.name,
+                    "partitionValues": {},
+                    "size": new.file.size,
+                    "modificationTime": now,
+                    "dataChange": True,
+                    "stats": new.statistics,
+                }
+            }
+        )
+    first, *rest = (json.dumps(action, separators=(",", ":")) for action in [*begun, *actions])
+    return [first, *files.actions, *rest]
