@@ -117,6 +117,9 @@ class Workers:
                     if isinstance(outcome, Found):
                         done[task.name] = outcome
                     elif isinstance(outcome, NotSmallError):
+                        # Its text may have a value of a row.
+                        kind = type(outcome.__cause__).__name__
+                        _log.debug("left to Spark: table=%s cause=%s", task.name, kind)
                         left.append(_rest(task, outcome.reached))
                     else:
                         done[task.name] = self._tables.failed(task.name, outcome, last=last)

@@ -75,7 +75,6 @@ class FileCache:
 
     def __init__(self) -> None:
         self._known: dict[str, DataFiles] = {}
-        self._unfit: dict[str, Version] = {}
         self._lock = threading.Lock()
 
     def get(self, path: str) -> DataFiles | None:
@@ -95,18 +94,6 @@ class FileCache:
         """Forget the files of a table; return them, if known."""
         with self._lock:
             return self._known.pop(path, None)
-
-    def refuse(self, path: str, version: Version) -> None:
-        """Remember that a version of a table is not for this way."""
-        with self._lock:
-            if len(self._unfit) >= _MOST_TABLES:
-                self._unfit.pop(next(iter(self._unfit)))
-            self._unfit[path] = version
-
-    def is_refused(self, path: str, version: Version) -> bool:
-        """Whether `refuse` was called with this version last."""
-        with self._lock:
-            return self._unfit.get(path) == version
 
 
 def known_files(
@@ -268,7 +255,7 @@ def replace_files(
     if version and version % _CHECKPOINT_COMMITS == 0:
         try:
             java.checkpoint(log.snapshot(), jvm.scala.Option.empty())
-        except Py4JJavaError as error:
+        except (Py4JJavaError, PySparkException) as error:
             # The commit is made: a later one tries again.
             _log.warning("%s: its log was not put together: %s", label, cause(error))
     left = (*(files.files if beside else ()), *(() if new is None else (new.file,)))

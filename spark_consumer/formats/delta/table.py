@@ -257,15 +257,14 @@ class DeltaTable:
         """See `Table`."""
         # Until `replace_files` has succeeded: if anything fails, the log is asked.
         known = self._files.forget(self.path)
-        version = NO_VERSION if found is None else found.version
-        if self.private is None or (fields is None and self._files.is_refused(self.path, version)):
+        if self.private is None:
             return None
-        if fields is not None or known is None or known.version != version:
+        newest = None if found is None else found.version
+        if fields is not None or known is None or known.version != newest:
             known = known_files(self.spark, self.private, most, fields)
-        if known is None or known.bytes > most:
-            self._files.refuse(self.path, version)
+        if known is None or known.bytes > most or newest not in (None, known.version):
             return None
-        return None if found is not None and known.version != version else known
+        return known
 
     def replace_files(
         self, files: DataFiles, new: NewFile | None, commit: Commit, *, beside: bool

@@ -27,6 +27,7 @@ public final class Reader implements AutoCloseable {
         properties.putAll(given);
         properties.put("isolation.level", "read_committed");
         properties.put("enable.auto.commit", "false");
+        properties.put("allow.auto.create.topics", "false");
         properties.put("auto.offset.reset", "none");
         properties.put("max.poll.records", "20000");
         properties.remove("group.id");
