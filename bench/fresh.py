@@ -184,7 +184,10 @@ def _write(scene: _Scene, case: Case) -> list[float]:
         if time.monotonic() > deadline:
             raise BenchError("the tables do not come to what was written")
         time.sleep(_POLL_S)
-    time.sleep(10 * _POLL_S)
+    while not scene.seen or scene.seen[-1][1] < commits[-1][1]:
+        if time.monotonic() > deadline:
+            raise BenchError("what was seen of the tables was not noted")
+        time.sleep(_POLL_S)
     seen = iter(list(scene.seen))
     at, lsn = next(seen)
     times = []

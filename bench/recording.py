@@ -1,4 +1,4 @@
-"""Where a JVM's CPU time goes: threads by kind, and what its Java code does, by a flight recording.
+"""CPU time of a JVM: of its threads by kind, of its Java code by a flight recording.
 
 It needs a JDK's ``jcmd`` and ``jfr``. The compiler and the collector do not show in a recording;
 their threads are timed by the kernel.
@@ -40,7 +40,7 @@ _CODE: Final = (
     ("files and their names", r"org\.apache\.hadoop\.fs|sun\.nio\.fs|java\.io\.File"),
     ("Py4J", r"py4j\."),
 )  # fmt: skip
-"""What code does, by the innermost frame that says so."""
+"""Kinds of code: the innermost frame that matches decides."""
 
 
 @dataclass(slots=True)

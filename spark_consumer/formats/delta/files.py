@@ -62,7 +62,7 @@ _WITH_TIMES: Final = {
     "writerFeatures": ["timestampNtz", "appendOnly", "invariants"],
 }
 _CHECKPOINT_COMMITS: Final = 100
-"""Number of commits after which the log is put together: a reader opens so many small files."""
+"""Number of commits after which the log is put together; a reader opens no more small files."""
 _MOST_TABLES: Final = 10_000
 
 

@@ -89,7 +89,7 @@ record ColumnType(Kind kind, int precision, int scale) {
         };
     }
 
-    /** Bytes of the largest number with so many digits. */
+    /** Bytes of the largest number with a number of digits. */
     private static int bytesOf(int digits) {
         return BigInteger.TEN.pow(digits).subtract(BigInteger.ONE).bitLength() / 8 + 1;
     }
