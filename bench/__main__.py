@@ -33,7 +33,8 @@ def main() -> int:
 
             run(arguments.table_rows, arguments.only)
         if arguments.only == "fresh":
-            fresh.run(against=arguments.against, profile=arguments.profile)
+            names = arguments.load or tuple(fresh.CASES)
+            fresh.run(names, arguments.against, profile=arguments.profile)
         if arguments.only == "feed":
             feed.run(arguments.rows)
         if arguments.only == "groups":
@@ -80,6 +81,12 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         choices=[case.name for case in CASES],
         help="of the cases of `stream` only this one, and others that are named so (default: all)",
+    )
+    parser.add_argument(
+        "--load",
+        action="append",
+        choices=tuple(fresh.CASES),
+        help="for `fresh`: only these tables (default: all)",
     )
     parser.add_argument(
         "--against",

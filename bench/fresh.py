@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,7 +36,10 @@ __all__ = ["CASES", "Case", "run"]
 _ROOT: Final = Path(__file__).resolve().parents[1]
 _ROWS: Final = 5_000
 """Rows of a table, unless a case says otherwise."""
-_TRANSACTION: Final = 5
+_CHANGE: Final = 5
+"""Rows of a change of one table."""
+_TRANSACTIONS: Final = 100
+"""Transactions a second."""
 _STRIDE: Final = 7_919
 _START_S: Final = 900.0
 _POLL_S: Final = 0.02
@@ -57,15 +60,17 @@ class Case:
         tables: Number of tables.
         changing: Number of tables that change.
         rate: Rows a second; 0 to measure the idle job.
-        seconds: How long it lasts.
         rows: Rows of a table.
+        warm_s: How long the same is played before, unmeasured.
+        seconds: How long it lasts.
     """
 
     tables: int
     changing: int
     rate: int
-    seconds: int = 60
     rows: int = _ROWS
+    warm_s: int = 60
+    seconds: int = 60
 
     def title(self) -> str:
         """Return it in words."""
@@ -73,21 +78,22 @@ class Case:
         if not self.rate:
             return f"{many}, idle"
         which = "" if self.changing == self.tables else f", {self.changing} of them change"
-        return f"{many}{which}, {self.rate:,} rows/s"
+        first = "" if self.warm_s else ", at first"
+        return f"{many}{which}, {self.rate:,} rows/s{first}"
 
 
-CASES: Final = (
-    (Case(1, 1, 500),),
-    (Case(20, 20, 500), Case(20, 20, 5_000)),
-    (Case(500, 0, 0), Case(500, 100, 500)),
-    (Case(1, 1, 500, rows=5_000_000),),
-)
-"""Those of one group have tables of the same size, and are measured one after the other, with one
+CASES: Final[Mapping[str, Sequence[Case]]] = {
+    "one": (Case(1, 1, 500, warm_s=0), Case(1, 1, 500)),
+    "twenty": (Case(20, 20, 500, warm_s=0), Case(20, 20, 500), Case(20, 20, 5_000)),
+    "many": (Case(500, 0, 0, warm_s=0), Case(500, 100, 500)),
+    "large": (Case(1, 1, 500, 5_000_000),),
+}
+"""Those of one name have tables of the same size, and are measured one after the other, with one
 gateway and one job."""
 
 
 def run(
-    groups: Sequence[Sequence[Case]] = CASES,
+    names: Sequence[str] = tuple(CASES),
     against: Path | None = None,
     *,
     profile: bool = False,
@@ -95,12 +101,12 @@ def run(
     """Measure and print.
 
     Args:
-        groups: What to measure.
-        against: Root of another checkout, set up, which is measured first in each group.
+        names: Which of `CASES` to measure.
+        against: Root of another checkout, set up, which is measured first each time.
         profile: Whether it is recorded where the time goes, which costs some.
     """
     print(f"\n{os.cpu_count()} CPUs, load average {os.getloadavg()[0]:.1f}; seconds")
-    for group in groups:
+    for group in (CASES[name] for name in names):
         for root in filter(None, (against, _ROOT)):
             name = "before" if root == against else "now"
             tables, rows = group[0].tables, group[0].rows
@@ -111,6 +117,7 @@ def run(
                     flush=True,
                 )
                 for case in group:
+                    _play(scene, case, case.warm_s)
                     with recording(scene.pids["JVM"]) if profile else nullcontext() as recorded:
                         line = _measured(scene, case)
                     print(f"{name:7}{line}", *_where(recorded), sep="\n", flush=True)
@@ -136,9 +143,7 @@ def _measured(scene: _Scene, case: Case) -> str:
     """Play a case; return a line of the table."""
     began, before = time.monotonic(), {name: cpu_s(pid) for name, pid in scene.pids.items()}
     skip = len(scene.log.read_text())
-    times = _write(scene, case) if case.rate else []
-    if not case.rate:
-        time.sleep(case.seconds)
+    times = _play(scene, case, case.seconds)
     passed = time.monotonic() - began
     cores = {name: (cpu_s(pid) - before[name]) / passed for name, pid in scene.pids.items()}
     used = ", ".join(f"{name} {share:.2f}" for name, share in cores.items())
@@ -155,30 +160,31 @@ def _measured(scene: _Scene, case: Case) -> str:
     return f"{line}   cores: {used}   job {memory:,.0f} MB"
 
 
-def _write(scene: _Scene, case: Case) -> list[float]:
+def _play(scene: _Scene, case: Case, seconds: int) -> list[float]:
     """Write at the rate; return how long each of some commits took to be seen."""
+    if not seconds or not case.rate:
+        time.sleep(seconds)
+        return []
     commits: list[tuple[float, int]] = []
-    per_second = case.rate / _TRANSACTION
+    changes = case.rate // (_TRANSACTIONS * _CHANGE)
     with scene.server.connect() as connection:
         began = time.monotonic()
         number = 0
-        while (now := time.monotonic()) < began + case.seconds:
-            due = began + number / per_second
+        while (now := time.monotonic()) < began + seconds:
+            due = began + number / _TRANSACTIONS
             if now < due:
                 time.sleep(due - now)
-            table = f"t{number % case.changing}"
-            connection.execute(_change(table, scene.rows, scene.next_id, number).encode())
-            if number % max(1, int(per_second / 10)) == 0:
+            _write(connection, scene, case, number * changes, changes)
+            if number % (_TRANSACTIONS // 10) == 0:
                 found = connection.execute("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn")
                 row: Any = found.fetchone()
                 commits.append((time.monotonic(), int(row[0])))
-            scene.next_id += 1
             number += 1
         # So that the last of them is behind some marker's end.
-        connection.execute(_change("t0", scene.rows, scene.next_id, 0).encode())
-        scene.next_id += 1
-    if number < per_second * case.seconds * 0.95:
-        raise BenchError(f"only {number * _TRANSACTION / case.seconds:.0f} rows a second written")
+        _write(connection, scene, case, number * changes, 1)
+    if number < _TRANSACTIONS * seconds * 0.95:
+        written = number * changes * _CHANGE / seconds
+        raise BenchError(f"only {written:.0f} rows a second written")
     deadline = time.monotonic() + _START_S
     while _newest_lsn(scene.states) < commits[-1][1]:
         if time.monotonic() > deadline:
@@ -198,17 +204,28 @@ def _write(scene: _Scene, case: Case) -> list[float]:
     return times
 
 
+def _write(
+    connection: psycopg.Connection[Any], scene: _Scene, case: Case, number: int, changes: int
+) -> None:
+    """Write a transaction with the changes from a number on, each of the next table."""
+    parts = []
+    for each in range(number, number + changes):
+        parts.append(_change(f"t{each % case.changing}", scene.rows, scene.next_id, each))
+        scene.next_id += 1
+    connection.execute(f"BEGIN; {' '.join(parts)} COMMIT".encode())
+
+
 def _change(table: str, rows: int, new_id: int, number: int) -> str:
-    """Return a transaction: three updates, an insert or two, and a delete in its place."""
+    """Return a change: three updates, an insert or two, and a delete in its place."""
     first = number * _STRIDE % (rows - 10) + 1
     odd = number % 2
-    last = f"DELETE FROM {table} WHERE id = (SELECT min(id) FROM {table} WHERE id > {rows})"
+    last = f"DELETE FROM {table} WHERE id = (SELECT min(id) FROM {table} WHERE id > {rows});"
     if odd:
-        last = f"INSERT INTO {table} VALUES ({-new_id}, 'region 8', 'another', 2, 2.5)"
+        last = f"INSERT INTO {table} VALUES ({-new_id}, 'region 8', 'another', 2, 2.5);"
     return (
-        f"BEGIN; UPDATE {table} SET quantity = quantity + 1, changed_at = now()"
+        f"UPDATE {table} SET quantity = quantity + 1, changed_at = now()"
         f" WHERE id BETWEEN {first} AND {first + 2};"
-        f" INSERT INTO {table} VALUES ({new_id}, 'region 7', 'new', 1, 1.5); {last}; COMMIT"
+        f" INSERT INTO {table} VALUES ({new_id}, 'region 7', 'new', 1, 1.5); {last}"
     )
 
 
