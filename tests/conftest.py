@@ -257,7 +257,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    from spark_consumer.spark.session import ALIVE, TUNED
+    from spark_consumer.spark.session import ALIVE, LOCAL_FILES, TUNED
 
     folder = tmp_path_factory.mktemp("spark")
     os.environ["JAVA_HOME"] = str(java_home())
@@ -266,7 +266,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     settings = {
         **TUNED,
         **ALIVE,
-        "spark.jars": ",".join(str(jar) for jar in jars.jars("spark")),
+        **LOCAL_FILES,
+        "spark.driver.extraClassPath": ":".join(str(jar) for jar in jars.jars("spark")),
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.driver.bindAddress": "127.0.0.1",

@@ -1,6 +1,6 @@
 """The Spark job's own Java classes, compiled into the cache folder on first use.
 
-Their sources are part of the package (``spark_consumer/apply/driver/java``). The compiler is
+Their sources are part of the package (the folders ``java`` in ``spark_consumer``). The compiler is
 Eclipse's, which Ivy fetches as it does all jars: a Java runtime is enough, and has none of its own.
 """
 
@@ -64,8 +64,7 @@ def _sources() -> list[Path]:
     spec = importlib.util.find_spec("spark_consumer")
     if spec is None or spec.origin is None:
         raise ConfigError("the Spark job is not part of this installation")
-    folder = Path(spec.origin).parent / "apply" / "driver" / "java"
-    return sorted(folder.rglob("*.java"))
+    return sorted(Path(spec.origin).parent.rglob("java/pgsluice/*/*.java"))
 
 
 def _digest(sources: Iterable[Path], jars: Iterable[Path]) -> str:

@@ -23,13 +23,21 @@ from spark_consumer.display import logger
 from spark_consumer.errors import SettingsError
 from spark_consumer.settings import ConsumerSettings
 
-__all__ = ["ALIVE", "TUNED", "build_session", "check_session", "open_session"]
+__all__ = [
+    "ALIVE",
+    "LOCAL_FILES",
+    "TUNED",
+    "build_session",
+    "check_session",
+    "open_session",
+    "session_settings",
+]
 
 _log: Final = logger(__name__)
 _SPARK: Final = "4.1"
 _KAFKA_SOURCE: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _AVRO: Final = "org.apache.spark.sql.avro.AvroFileFormat"
-_OWN: Final = "pgsluice.small.SmallTable"
+_OWN: Final = ("pgsluice.small.SmallTable", "pgsluice.markers.Markers")
 _AVRO_LIMITS: Final = {
     "org.apache.avro.limits.bytes.maxLength": 128 * 1024 * 1024,
     "org.apache.avro.limits.string.maxLength": 128 * 1024 * 1024,
@@ -58,6 +66,16 @@ ALIVE: Final = {"spark.executor.killOnFatalError.depth": "0"}
 does not end the JVM. A few kilobytes, compressed, can become hundreds of megabytes."""
 
 
+LOCAL_FILES: Final = {
+    # Without a native library, Hadoop would start a process for each file that it creates.
+    "spark.hadoop.fs.file.impl": "pgsluice.files.LocalFiles",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "pgsluice.files.LocalContext",
+}
+"""For a session of one process, with the job's own jar in ``spark.driver.extraClassPath``: Hadoop
+looks for these classes before Spark has the jars of ``spark.jars``."""
+
+_CLASS_PATH: Final = "spark.driver.extraClassPath"
+_ONE_PROCESS: Final = re.compile(r"local(\[|$)")
 _SECRET: Final = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
 """As ``spark.redaction.regex`` has it."""
 
@@ -88,7 +106,7 @@ def build_session(settings: ConsumerSettings, jars: Iterable[str] = ()) -> Spark
         return active
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf().setAppName("pgsluice consume")
-    conf.setAll(list((_local(jars, settings) | dict(settings.spark)).items()))
+    conf.setAll(list(session_settings(jars, settings).items()))
     if "PYSPARK_GATEWAY_PORT" not in os.environ and SparkContext._gateway is None:
         os.environ["SPARK_LOCAL_DIRS"] = ",".join(_private_folders(settings))
         # A signal to the whole process group must not end the JVM before the job has stopped.
@@ -112,7 +130,7 @@ def check_session(spark: SparkSession) -> None:
     if not _is(spark.version, _SPARK):
         raise SettingsError(f"this is Spark {spark.version}, not {_SPARK}", hint=hint)
     jvm: Any = spark._jvm
-    for name in (_KAFKA_SOURCE, _AVRO, _OWN):
+    for name in (_KAFKA_SOURCE, _AVRO, *_OWN):
         try:
             jvm.org.apache.spark.util.Utils.classForName(name, False, False)
         except Py4JError:
@@ -180,10 +198,12 @@ def _private_folders(settings: ConsumerSettings) -> Iterator[str]:
         yield made
 
 
-def _local(jars: Iterable[str], settings: ConsumerSettings) -> dict[str, str]:
+def session_settings(jars: Iterable[str], settings: ConsumerSettings) -> dict[str, str]:
+    """Return Spark's settings for a session; see `build_session`."""
+    given = dict(settings.spark)
     # spark-submit has set these; a setting of the builder would win over them.
     if "PYSPARK_GATEWAY_PORT" in os.environ:
-        return {}
+        return given
     cores = os.cpu_count() or 2
     made = {
         **TUNED,
@@ -191,8 +211,15 @@ def _local(jars: Iterable[str], settings: ConsumerSettings) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": str(min(cores, 4)),
+        # The checkpoint of a query is removed at each start.
+        "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
         **ALIVE,
     }
-    if paths := [*settings.jars, *jars]:
-        made["spark.jars"] = ",".join(dict.fromkeys(paths))
-    return made
+    paths = list(dict.fromkeys([*settings.jars, *jars]))
+    if paths and _ONE_PROCESS.match(given.get("spark.master", "local")):
+        # Jars of spark.jars are copied, and looked through once more for each class.
+        own = given.pop(_CLASS_PATH, None)
+        made |= {**LOCAL_FILES, _CLASS_PATH: ":".join([*paths, *([own] if own else [])])}
+    elif paths:
+        made["spark.jars"] = ",".join(paths)
+    return made | given

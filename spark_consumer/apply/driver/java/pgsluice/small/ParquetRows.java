@@ -1,13 +1,13 @@
 package pgsluice.small;
 
 import java.io.IOException;
-import java.nio.file.Files;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.function.Consumer;
 import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
+import org.apache.parquet.HadoopReadOptions;
+import org.apache.parquet.ParquetReadOptions;
 import org.apache.parquet.column.page.PageReadStore;
 import org.apache.parquet.hadoop.ParquetFileReader;
 import org.apache.parquet.hadoop.ParquetWriter;
@@ -18,8 +18,6 @@ import org.apache.parquet.hadoop.util.HadoopInputFile;
 import org.apache.parquet.hadoop.util.HadoopOutputFile;
 import org.apache.parquet.io.ColumnIOFactory;
 import org.apache.parquet.io.InputFile;
-import org.apache.parquet.io.LocalInputFile;
-import org.apache.parquet.io.LocalOutputFile;
 import org.apache.parquet.io.MessageColumnIO;
 import org.apache.parquet.io.OutputFile;
 import org.apache.parquet.io.RecordReader;
@@ -52,11 +50,10 @@ final class ParquetRows {
             long most,
             Consumer<Object[]> into)
             throws IOException {
-        Path path = new Path(file);
-        InputFile input = isLocal(path, conf)
-                ? new LocalInputFile(local(path))
-                : HadoopInputFile.fromPath(path, conf);
-        try (ParquetFileReader reader = ParquetFileReader.open(input)) {
+        InputFile input = HadoopInputFile.fromPath(new Path(file), conf);
+        // Without options it would parse Hadoop's settings again.
+        ParquetReadOptions options = HadoopReadOptions.builder(conf).build();
+        try (ParquetFileReader reader = ParquetFileReader.open(input, options)) {
             long bytes = 0;
             for (BlockMetaData block : reader.getRowGroups()) {
                 bytes += block.getTotalByteSize();
@@ -116,10 +113,7 @@ final class ParquetRows {
             Iterable<Object[]> rows)
             throws IOException {
         Path path = new Path(file);
-        OutputFile output = isLocal(path, conf)
-                ? localOutput(local(path))
-                : HadoopOutputFile.fromPath(path, conf);
-        Builder builder = new Builder(output, new Writer(columns, metadata));
+        Builder builder = new Builder(HadoopOutputFile.fromPath(path, conf), new Writer(columns, metadata));
         try (ParquetWriter<Object[]> writer =
                 builder.withConf(conf).withCompressionCodec(codec).build()) {
             for (Object[] row : rows) {
@@ -127,25 +121,8 @@ final class ParquetRows {
             }
             // Closed here, as its size is known then.
             writer.close();
-            return isLocal(path, conf)
-                    ? Files.size(local(path))
-                    : path.getFileSystem(conf).getFileStatus(path).getLen();
+            return path.getFileSystem(conf).getFileStatus(path).getLen();
         }
-    }
-
-    /** Whether Hadoop, too, would use the local disk: there it starts a process for each file. */
-    private static boolean isLocal(Path path, Configuration conf) throws IOException {
-        return path.getFileSystem(conf) instanceof LocalFileSystem;
-    }
-
-    private static OutputFile localOutput(java.nio.file.Path path) throws IOException {
-        // As Hadoop does.
-        Files.createDirectories(path.getParent());
-        return new LocalOutputFile(path);
-    }
-
-    private static java.nio.file.Path local(Path path) {
-        return java.nio.file.Path.of(path.toUri().getPath());
     }
 
     private static final class Builder extends ParquetWriter.Builder<Object[], Builder> {
