@@ -42,7 +42,6 @@ from spark_consumer.values.keys import canonical
 __all__ = [
     "RowTypes",
     "changes",
-    "prefixed",
     "read_offsets",
     "source_table",
     "wire",
@@ -106,7 +105,7 @@ def _header(name: str) -> str:
     return f"CAST(get(headers.value, {place}) AS STRING)"
 
 
-def prefixed(column: str) -> tuple[Expr, Expr]:
+def _prefixed(column: str) -> tuple[Expr, Expr]:
     """Return schema id and Avro bytes of a column in Confluent's wire format; null for null.
 
     The id stays as it is there, four bytes: see `spark_consumer.kafka.batch_profile.schema_id`.
@@ -125,8 +124,8 @@ def wire(records: DataFrame) -> DataFrame:
         tombstone; IDs as from `schema_id`), lsn, seq, op, rekey, and fault: the defect of a
         malformed record, or null.
     """
-    key_id, key_body = prefixed("key")
-    value_id, value_body = prefixed("value")
+    key_id, key_body = _prefixed("key")
+    value_id, value_body = _prefixed("value")
     fault = F.expr(
         r"""
         CASE WHEN value IS NULL THEN NULL

@@ -7,26 +7,17 @@ partition until the `Range.next` of any one of them gives whole source transacti
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import Any, Final, TypeAlias
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
-from pyspark.sql import Column as Expr
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.avro.functions import from_avro
 
+from schemas import load
 from spark_consumer.display import shown
 from spark_consumer.errors import ConsumerError, ContractError
-from spark_consumer.kafka.batch_profile import AVRO_OPTIONS, schema_id, schema_number
-from spark_consumer.kafka.decode import prefixed
 from spark_consumer.kafka.registry import Schemas
 from spark_consumer.names import part
-from spark_consumer.spark.failures import every_table
-from spark_consumer.spark.tuning import gather
 
 __all__ = [
     "Claim",
@@ -159,60 +150,62 @@ def read_markers(records: DataFrame, schemas: Schemas) -> Reading:
     Raises:
         TransientConsumerError: the registry does not answer.
     """
-    number, body = prefixed("value")
-    whole = F.expr("length(value) > 5 AND substring(value, 1, 1) = X'00'")
-    cut = records.select("offset", F.when(whole, number).alias("value_id"), body.alias("body"))
-    # Read once, for two queries: Spark counts what it reads as the batch's rows.
-    cut = gather(cut, records.sparkSession)
-    # Frames that Spark evaluates on the driver, without a job, like what is made of them.
-    rows = cut.select("offset", "value_id").collect()
-    ids = sorted((row["offset"], row["value_id"]) for row in rows if row["value_id"] is not None)
-    first = {bytes(value_id): offset for offset, value_id in reversed(ids)}
-    frames = []
-    if len(ids) < len(rows):
-        damaged = cut.where("value_id IS NULL")
-        frames.append(damaged.select("offset", *(F.lit(None).alias(name) for name in _TYPES)))
-    end, why = None, None
+    held: Any = records.select("offset", "value")._jdf.collectAsList()
+    markers: Any = records.sparkSession._jvm.pgsluice.markers.Markers(held, _NEEDED)  # type: ignore[union-attr]
+    end, why = _MOST_OFFSET, None
     # In this order: after the first schema that cannot be read, no other one is fetched.
-    for index, (value_id, offset) in enumerate(sorted(first.items(), key=lambda one: one[1])):
+    for index, (schema_id, offset) in enumerate(json.loads(markers.schemas())):
         try:
             if index == _MOST_SCHEMAS:
                 raise ContractError(
                     f"the topic has more than {_MOST_SCHEMAS} schemas",
                     hint="is it written by something else than the gateway?",
                 )
-            frames.append(_decoded(cut, schema_number(value_id), schemas))
+            _prepare(markers, schema_id, schemas)
         except ContractError as error:
             end, why = offset, _at(offset, error)
             break
-    if not frames:
-        return Reading([], why)
-    wanted = reduce(DataFrame.union, frames)
-    if end is not None:
-        wanted = wanted.where(F.col("offset") < end)
-    rows = wanted.collect()
-    found = [_marker(row) for row in sorted(rows, key=lambda row: int(row["offset"]))]
-    return Reading([one for one in found if one is not None], why)
+    return Reading([_marker(one) for one in json.loads(markers.decoded(end))], why)
 
 
+_MOST_OFFSET: Final = (1 << 63) - 1
 _MOST_SCHEMAS: Final = 64
 """Most schemas in markers that are read together; a new gateway version may add one."""
 _LONGEST_SCHEMA: Final = 64 * 1024
-_OWNER: Final = "struct<system_identifier:string,database:string,slot:string>"
-_TYPES: Final[Mapping[str, str]] = {
-    "kind": "string",
-    "end_lsn": "bigint",
-    "commit_time": "bigint",
-    "offsets": "array<struct<topic:string,partition:int,first_offset:bigint,next_offset:bigint,"
-    "previous_offset:bigint,records:bigint>>",
-    "schema": "string",
-    "table": "string",
-    "state": "string",
-    "reason": "string",
-    "writer": _OWNER,
-    "taken_from": _OWNER,
+_LATER: Final = ("writer", "taken_from")
+"""Fields that markers of earlier gateways do not have."""
+
+
+_READ: Final[Mapping[str, Sequence[str]]] = {
+    "Marker": ("kind", "end_lsn", "commit_time", "offsets", "copy", *_LATER),
+    "Writer": ("system_identifier", "database", "slot"),
+    "CopyState": ("schema", "table", "state", "reason"),
 }
-"""Fields of a marker that are read, with Spark's types; other types might fail in every task."""
+
+
+def _needed(schema: Any) -> Any:
+    """Return the schema that a marker's has to fit, or a part of it: the fields that are read."""
+    if isinstance(schema, list):
+        return [_needed(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {name: _needed(part) for name, part in schema.items()}
+    if schema["type"] == "record":
+        read = _READ.get(schema["name"])
+        made["fields"] = [
+            # Every one but `_LATER` must be there.
+            {name: _needed(part) for name, part in one.items() if name != "default" or later}
+            for one in schema["fields"]
+            if read is None or one["name"] in read
+            for later in [one["name"] in _LATER]
+        ]
+    if schema["type"] == "enum":
+        # Those of later gateways are known, too: kinds are skipped, states are shown as they are.
+        made["default"] = schema["symbols"][0]
+    return made
+
+
+_NEEDED: Final = json.dumps(_needed(load("transaction")))
 
 
 def _at(offset: int, error: ConsumerError) -> ContractError:
@@ -224,87 +217,36 @@ def _at(offset: int, error: ConsumerError) -> ContractError:
     )
 
 
-def _decoded(cut: DataFrame, value_id: int, schemas: Schemas) -> DataFrame:
-    """Return the offsets and `_TYPES` of the records of one schema; null where not decodable."""
-    schema = schemas.schema(value_id)
-    refused = ContractError(
-        f"schema {value_id} is not that of a marker with offsets",
-        hint="is the gateway of the same version as the Spark job?",
-    )
-    named = {one["name"] for one in schema["fields"]}
-    text = json.dumps(schema)
-    if len(text) > _LONGEST_SCHEMA:
-        raise refused
-    options = {**AVRO_OPTIONS, "mode": "PERMISSIVE"}
-    try:
-        decoded = (
-            cut.where(F.col("value_id") == schema_id(value_id))
-            .select("offset", from_avro("body", text, options).alias("m"))
-            .select(
-                "offset",
-                F.expr("m.kind AS kind"),
-                F.expr("m.end_lsn AS end_lsn"),
-                F.expr("unix_micros(m.commit_time) AS commit_time"),
-                F.expr(f"transform(m.offsets, one -> struct({_RANGE})) AS offsets"),
-                F.expr("m.copy.schema AS schema"),
-                F.expr("m.copy.table AS table"),
-                F.expr("m.copy.state AS state"),
-                F.expr("m.copy.reason AS reason"),
-                *(_owner(name, there=name in named) for name in ("writer", "taken_from")),
-            )
+def _prepare(markers: Any, schema_id: int, schemas: Schemas) -> None:
+    text = json.dumps(schemas.schema(schema_id))
+    if len(text) > _LONGEST_SCHEMA or not markers.prepare(schema_id, text):
+        raise ContractError(
+            f"schema {schema_id} is not that of a marker with offsets",
+            hint="is the gateway of the same version as the Spark job?",
         )
-        types = dict(decoded.dtypes)
-    except (PySparkException, Py4JError) as error:
-        # No record is read here: Spark has analyzed the schema, and names and types in it.
-        if every_table(error) is not None:
-            raise
-        raise refused from error
-    if any(types[name] != kind for name, kind in _TYPES.items()):
-        raise refused
-    return decoded.where("kind IS NULL OR kind IN ('PROGRESS', 'COPY', 'CLAIM')")
 
 
-_RANGE: Final = ", ".join(
-    f"one.{name}"
-    for name in (
-        "topic",
-        "partition",
-        "first_offset",
-        "next_offset",
-        "previous_offset",
-        "records",
-    )
-)
-
-
-def _owner(name: str, *, there: bool) -> Expr:
-    if not there:
-        return F.expr(f"CAST(NULL AS {_OWNER}) AS {name}")
-    parts = ", ".join(f"m.{name}.{one}" for one in ("system_identifier", "database", "slot"))
-    return F.expr(f"IF(m.{name} IS NULL, NULL, struct({parts})) AS {name}")
-
-
-def _marker(row: Any) -> Marker | Copy | Claim | Damaged | None:
-    offset = int(row["offset"])
-    if row["kind"] is None or row["end_lsn"] is None:
+def _marker(one: dict[str, Any]) -> Marker | Copy | Claim | Damaged:
+    offset = one["offset"]
+    if "kind" not in one:
         return Damaged(offset, "it is not in the wire format, or is not what its Avro schema says")
-    writer, taken_from = (
-        None if row[name] is None or None in tuple(row[name]) else tuple(row[name])
-        for name in ("writer", "taken_from")
-    )
-    if row["kind"] == "CLAIM":
+    writer, taken_from = (_owner(one.get(name)) for name in _LATER)
+    if one["kind"] == "CLAIM":
         return Claim(offset, writer, taken_from)
-    if row["kind"] == "COPY":
-        if row["schema"] is None or row["table"] is None or row["state"] is None:
+    if one["kind"] == "COPY":
+        copy = one.get("copy")
+        if copy is None:
             return Damaged(offset, "it is a COPY that names no table")
-        table = f"{part(row['schema'])}.{part(row['table'])}"
-        return Copy(offset, table, row["state"], shown(row["reason"] or ""), writer)
+        table = f"{part(copy['schema'])}.{part(copy['table'])}"
+        return Copy(offset, table, copy["state"], shown(copy["reason"] or ""), writer)
     ranges: dict[str, tuple[Range, ...]] = {}
-    for one in row["offsets"] or ():
-        if one is None or None in tuple(one):
-            return Damaged(offset, "it is a PROGRESS with offsets that say nothing")
-        ranges[one["topic"]] = (*ranges.get(one["topic"], ()), _range(one))
-    return Marker(offset, row["end_lsn"], row["commit_time"], ranges, writer)
+    for each in one["offsets"]:
+        ranges[each["topic"]] = (*ranges.get(each["topic"], ()), _range(each))
+    return Marker(offset, one["end_lsn"], one.get("commit_time"), ranges, writer)
+
+
+def _owner(found: Mapping[str, str] | None) -> Owner | None:
+    return None if found is None else (found["system_identifier"], found["database"], found["slot"])
 
 
 def _range(one: Any) -> Range:

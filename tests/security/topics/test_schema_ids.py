@@ -19,7 +19,7 @@ from gateway.sink.reading.decoding import RegisteredSchemas
 from gateway.sink.registry.registry import Registry as GatewayRegistry
 from spark_consumer.errors import ContractError
 from spark_consumer.kafka.batch_profile import survey
-from spark_consumer.kafka.markers import Damaged, Marker, read_markers
+from spark_consumer.kafka.markers import Copy, Damaged, Marker, read_markers
 from spark_consumer.kafka.registry import Registry
 from tests.support.backends.registry_answers import (
     AnsweringRegistry,
@@ -113,6 +113,11 @@ def _changed(change: str) -> dict[str, Any]:
             fields["offsets"]["type"]["items"] = ["null", fields["offsets"]["type"]["items"]]
         case "a kind that is a number":
             fields["kind"]["type"] = "int"
+        case "bytes for a text":
+            fields["offsets"]["type"]["items"]["fields"][0]["type"] = "bytes"
+        case "copies without a reason":
+            copied = fields["copy"]["type"][1]["fields"]
+            copied[:] = [one for one in copied if one["name"] != "reason"]
         case "a megabyte of description":
             schema["doc"] = "x" * (1 << 20)
     return schema
@@ -128,10 +133,12 @@ def _changed(change: str) -> dict[str, Any]:
         "fields that may be null",
         "offsets that may be null",
         "a kind that is a number",
+        "bytes for a text",
+        "copies without a reason",
         "a megabyte of description",
     ],
 )
-def test_a_schema_of_markers_that_spark_does_not_read_is_named_with_its_offset(
+def test_a_schema_of_markers_that_does_not_fit_is_named_with_its_offset(
     spark: SparkSession, attacked: AnsweringRegistry, change: str
 ) -> None:
     schema = _changed(change)
@@ -150,6 +157,8 @@ def test_a_schema_of_markers_that_spark_does_not_read_is_named_with_its_offset(
         offsets = [None]
     if change == "texts for numbers":
         offsets = [dict.fromkeys(offsets[0], "x")]
+    if change == "bytes for a text":
+        offsets[0]["topic"] = b"s.public.t"
     kind = 1 if change == "a kind that is a number" else "PROGRESS"
     datum = {"kind": kind, "end_lsn": 0x100, "offsets": offsets}
     written = {**MARKER, "fields": schema["fields"]}
@@ -161,6 +170,28 @@ def test_a_schema_of_markers_that_spark_does_not_read_is_named_with_its_offset(
         assert isinstance(read.found[1], Damaged), read.found
     else:
         assert "marker at offset 1: schema 2 " in read.error.message
+
+
+@pytest.mark.spark
+def test_kinds_and_states_of_a_later_gateway_do_not_stop_the_reading(
+    spark: SparkSession, attacked: AnsweringRegistry
+) -> None:
+    later: dict[str, Any] = copy.deepcopy(MARKER)
+    fields = {field["name"]: field for field in later["fields"]}
+    fields["kind"]["type"]["symbols"].append("SNAPSHOT")
+    states = fields["copy"]["type"][1]["fields"][2]["type"]
+    states["symbols"].append("paused")
+    attacked.answers[2] = schema_answer(later)
+    state = {"schema": "public", "table": "t", "state": "paused"}
+    values = [
+        encode(2, later, {"kind": "SNAPSHOT", "end_lsn": 1}),
+        encode(2, later, {"kind": "COPY", "end_lsn": 1, "copy": state}),
+    ]
+    with closing(Registry(attacked.url, {})) as registry:
+        read = read_markers(frame(spark, values), registry)
+
+    assert read.error is None
+    assert read.found == [Copy(1, "public.t", "paused")]
 
 
 @pytest.mark.spark
