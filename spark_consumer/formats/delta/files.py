@@ -22,15 +22,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType, TimestampNTZType
 
-from spark_consumer.display import logger
 from spark_consumer.formats.commit_metadata import NO_VERSION, Commit, Version
 from spark_consumer.formats.data_files import DataFile, DataFiles, NewFile, StoredColumn
 from spark_consumer.formats.delta.columns import needs_mapping
 from spark_consumer.formats.delta.internals import PrivateLog
 from spark_consumer.formats.delta.session import APPLICATION, outrun
-from spark_consumer.spark.failures import cause
-
-_log: Final = logger(__name__)
 
 __all__ = ["FileCache", "known_files", "replace_files"]
 
@@ -61,8 +57,6 @@ _WITH_TIMES: Final = {
     "readerFeatures": ["timestampNtz"],
     "writerFeatures": ["timestampNtz", "appendOnly", "invariants"],
 }
-_CHECKPOINT_COMMITS: Final = 100
-"""Number of commits after which the log is put together; a reader opens no more small files."""
 _MOST_TABLES: Final = 10_000
 
 
@@ -252,12 +246,6 @@ def replace_files(
         if is_instance_of(spark.sparkContext._gateway, error.java_exception, taken):
             raise outrun(label) from error
         raise
-    if version and version % _CHECKPOINT_COMMITS == 0:
-        try:
-            java.checkpoint(log.snapshot(), jvm.scala.Option.empty())
-        except (Py4JJavaError, PySparkException) as error:
-            # The commit is made: a later one tries again.
-            _log.warning("%s: its log was not put together: %s", label, cause(error))
     left = (*(files.files if beside else ()), *(() if new is None else (new.file,)))
     return replace(files, version=version, files=left, actions=(), entry=lines[0])
 

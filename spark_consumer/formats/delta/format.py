@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_consumer.display import logger
 from spark_consumer.formats.commit_metadata import Version
 from spark_consumer.formats.delta.check import check_delta, difference
+from spark_consumer.formats.delta.checkpoints import Checkpoints
 from spark_consumer.formats.delta.files import FileCache
 from spark_consumer.formats.delta.session import SESSION_SETTINGS
 from spark_consumer.formats.delta.table import DeltaTable
@@ -32,10 +33,12 @@ class DeltaFormat:
     Attributes:
         private: Whether classes of Delta that are not public are used; see `check`.
         files: Files of tables, as far as known.
+        checkpoints: Checkpoints of their logs.
     """
 
     private: bool = True
     files: FileCache = field(default_factory=FileCache, compare=False)
+    checkpoints: Checkpoints = field(default_factory=Checkpoints, compare=False)
 
     @classmethod
     def checked(cls, spark: SparkSession, private: str) -> DeltaFormat:
@@ -72,7 +75,7 @@ class DeltaFormat:
     def table(self, spark: SparkSession, path: str, label: str) -> DeltaTable:
         """See `TableFormat`."""
         self.prepare(spark)
-        return DeltaTable(spark, path, label, self.files, private=self.private)
+        return DeltaTable(spark, path, label, self.files, self.checkpoints, private=self.private)
 
     def rows_at(self, spark: SparkSession, path: str, version: Version) -> DataFrame:
         """See `TableFormat`."""

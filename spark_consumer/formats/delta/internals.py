@@ -57,6 +57,12 @@ class PrivateLog:
         none = self._spark._jvm.scala.Option.empty()  # type: ignore[union-attr]
         return self.log().update(False, none, none)
 
+    def checkpoint(self) -> None:
+        """Write a checkpoint of the newest version."""
+        _activate(self._spark)
+        none = self._spark._jvm.scala.Option.empty()  # type: ignore[union-attr]
+        self.log().checkpoint(self.snapshot(), none)
+
     def version(self) -> int:
         """Return the version of the last commit; -1 if there is no table."""
         return int(self.snapshot().version())

@@ -25,6 +25,7 @@ from spark_consumer.errors import COPY_AGAIN, TableError
 from spark_consumer.formats.changes import KeyedChanges, ValueChanges
 from spark_consumer.formats.commit_metadata import NO_VERSION, Commit, Found, Version
 from spark_consumer.formats.data_files import DataFiles, NewFile
+from spark_consumer.formats.delta.checkpoints import Checkpoints
 from spark_consumer.formats.delta.columns import Columns
 from spark_consumer.formats.delta.files import FileCache, known_files, replace_files
 from spark_consumer.formats.delta.internals import DeletedRows, Draft, PrivateLog
@@ -56,16 +57,25 @@ class DeltaTable:
         path: Folder of the table.
         label: Name of the table in messages.
         files: Files of tables, as far as known.
+        checkpoints: Checkpoints of tables' logs.
         private: Whether private classes of Delta are used.
     """
 
     def __init__(
-        self, spark: SparkSession, path: str, label: str, files: FileCache, *, private: bool = True
+        self,
+        spark: SparkSession,
+        path: str,
+        label: str,
+        files: FileCache,
+        checkpoints: Checkpoints,
+        *,
+        private: bool = True,
     ) -> None:
         self.spark = spark
         self.path = path
         self.label = label
         self._files = files
+        self._checkpoints = checkpoints
         self.private = PrivateLog(spark, path, label) if private else None
         self.log: Log = self.private or PublicLog(spark, path)
         self._columns = Columns(spark, path, label, self.log)
@@ -275,6 +285,7 @@ class DeltaTable:
             self.spark, self.private, self.label, files, new, commit, beside=beside
         )
         self._files.put(self.path, left)
+        self._checkpoints.request(self.spark, self.path, self.label, left.version)
         return left.version
 
     def alter(self, steps: Iterable[Step]) -> None:
