@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_consumer.apply.driver.reader import SmallReader
+from spark_consumer.display import logger
 from spark_consumer.errors import COPY_AGAIN, FatalConsumerError, TableError
 from spark_consumer.formats.commit_metadata import NO_VERSION, Found, Version
 from spark_consumer.job.subscriber_tables import SubscriberTables
@@ -23,13 +25,16 @@ from spark_consumer.kafka.registry import Schemas
 from spark_consumer.kafka.topics import TopicStates
 from spark_consumer.names import part
 from spark_consumer.settings import ConsumerSettings
-from spark_consumer.spark.failures import TableTransientError, every_table
+from spark_consumer.spark.failures import TableTransientError, cause, every_table
 from spark_consumer.spark.tuning import is_small
 from spark_consumer.states.manifests import Hold, Manifest
 
-__all__ = ["Planner", "Task", "read_shares"]
+__all__ = ["Planner", "Task", "offsets", "read_shares"]
 
+_log: Final = logger(__name__)
 _PIECE: Final = 50_000
+_FIRST: Final = 4
+"""Number of a topic's first offsets that are read to learn its table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,7 @@ class Planner:
         schemas: Writer schemas by ID.
         topics: Source of topic descriptions.
         tables: Tables of the subscription.
+        reader: Reader of the first records of new topics.
         history: Function that returns the markers between two offsets of the marker topic.
     """
 
@@ -66,6 +72,7 @@ class Planner:
         schemas: Schemas,
         topics: TopicStates,
         tables: SubscriberTables,
+        reader: SmallReader,
         history: Callable[[int, int], list[Marker]],
     ) -> None:
         self._settings = settings
@@ -73,6 +80,7 @@ class Planner:
         self._schemas = schemas
         self._topics = topics
         self._tables = tables
+        self._reader = reader
         self._history = history
         self._manifest = Manifest("")
 
@@ -100,6 +108,7 @@ class Planner:
             states = self._topics.describe(topics)
         except (FatalConsumerError, TableTransientError):  # one fails: describe each alone
             states = {}
+        self._learn_names(states, markers)
         tasks: dict[str, Task] = {}
         holds: dict[str, Hold] = {}
         for topic in topics:
@@ -192,6 +201,41 @@ class Planner:
             topic, marker_topic_id, state, [one for one in markers if one.offset >= since[0].offset]
         )
 
+    def _learn_names(self, states: Mapping[str, TopicState], markers: Sequence[Marker]) -> None:
+        """Learn the tables of new topics, whose first records are read together.
+
+        A table that cannot be learnt in this way is left to `_name`, which says why.
+        """
+        spans: dict[str, dict[int, tuple[int, int]]] = {}
+        for marker in markers:
+            for topic, ranges in marker.ranges.items():
+                if topic not in states or topic in self._tables.names or topic in spans:
+                    continue
+                number, state = ranges[0].partition, states[topic]
+                # A marker may name a partition or offsets that the topic does not have.
+                begin = max(ranges[0].first, state.earliest.get(number, 0))
+                end = min(ranges[0].next, begin + _FIRST)
+                if begin < end <= state.latest.get(number, 0):
+                    spans[topic] = {number: (begin, end)}
+        if not spans:
+            return
+        try:
+            found = self._reader.read(spans) or {}
+        except Exception as error:
+            if (every := every_table(error)) is not None:
+                raise every from error
+            _log.debug("first records are left to Spark to read: %s", cause(error))
+            return
+        for topic, records in found.items():
+            try:
+                names = records.table(self._schemas)
+            except Exception as error:
+                if (every := every_table(error)) is not None:
+                    raise every from error
+                continue
+            if names is not None:
+                self._tables.names[topic] = ".".join(part(name) for name in names)
+
     def _name(self, topic: str, state: TopicState, markers: Sequence[Marker]) -> str:
         """Return ``schema.table``, by the topic's first record in the markers' ranges."""
         for marker in markers:
@@ -234,13 +278,18 @@ def _is_newer(task: Task, other: Task | None) -> bool:
     return (mine.begins, mine.start.marker) > (others.begins, others.start.marker)
 
 
+def offsets(shares: Iterable[Share]) -> dict[str, dict[int, tuple[int, int]]]:
+    """Return the first offset of each share and the one after the last, by topic and partition."""
+    return {
+        one.topic: {span.partition: (span.start, span.end) for span in one.spans} for one in shares
+    }
+
+
 def read_shares(
     spark: SparkSession, settings: ConsumerSettings, shares: Sequence[Share]
 ) -> DataFrame:
     """Return the records of some shares, partitioned by their number."""
-    spans = {
-        one.topic: {span.partition: (span.start, span.end) for span in one.spans} for one in shares
-    }
+    spans = offsets(shares)
     records = sum(one.records() for one in shares)
     tasks = None
     if not is_small(records):

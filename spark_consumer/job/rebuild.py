@@ -16,6 +16,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from spark_consumer.apply.driver.reader import SmallReader
 from spark_consumer.display import logger
 from spark_consumer.errors import COPY_AGAIN, TableError, TransientConsumerError
 from spark_consumer.formats.commit_metadata import Found
@@ -82,15 +83,20 @@ class Rebuild:
         self._marker_topic = transaction_topic(subscription)
         self._manifests = Manifests(spark, settings.warehouse, subscription)
         self._tables = SubscriberTables(self._spark, table_format, settings.warehouse, subscription)
-        self._planner = Planner(settings, self._spark, schemas, topics, self._tables, self._history)
+        self._reader = SmallReader(spark, settings)
+        self._planner = Planner(
+            settings, self._spark, schemas, topics, self._tables, self._reader, self._history
+        )
         self.figures = Figures()
-        self._workers = Workers(settings, spark, schemas, self._tables, stopping, self.figures)
+        self._workers = Workers(
+            settings, spark, schemas, self._tables, self._reader, stopping, self.figures
+        )
         self._maintenance = Maintenance(settings, self._spark, subscription, self._tables)
         self.manifest = Manifest("")
 
     def close(self) -> None:
         """Close connections."""
-        self._workers.close()
+        self._reader.close()
 
     def load(self) -> None:
         """Load the newest state.

@@ -26,7 +26,7 @@ from spark_consumer.apply.frames.large import Learnt
 from spark_consumer.display import logger
 from spark_consumer.errors import ConsumerError
 from spark_consumer.formats.commit_metadata import Found
-from spark_consumer.job.planner import Task, read_shares
+from spark_consumer.job.planner import Task, offsets, read_shares
 from spark_consumer.job.subscriber_tables import SubscriberTables
 from spark_consumer.kafka.batch_profile import Survey, survey
 from spark_consumer.kafka.decode import wire
@@ -52,6 +52,7 @@ class Workers:
         spark: Any session of the application.
         schemas: Writer schemas by ID.
         tables: Tables of the subscription.
+        reader: Reader of small shares.
         stopping: Event after which no further table is begun.
         figures: Figures of the subscription.
     """
@@ -62,6 +63,7 @@ class Workers:
         spark: SparkSession,
         schemas: Schemas,
         tables: SubscriberTables,
+        reader: SmallReader,
         stopping: threading.Event,
         figures: Figures,
     ) -> None:
@@ -76,11 +78,7 @@ class Workers:
         ]
         for applier in self._all:
             self._appliers.put(applier)
-        self._reader = SmallReader(spark, settings)
-
-    def close(self) -> None:
-        """Close connections to Kafka."""
-        self._reader.close()
+        self._reader = reader
 
     @property
     def skipped(self) -> int:
@@ -105,7 +103,10 @@ class Workers:
             for group in groups(small):
                 with self._figures.phase("read"):
                     records = self._read(group)
-                left += [task for task in group if task.share.topic not in records]
+                unread = [task for task in group if task.share.topic not in records]
+                if unread:
+                    _log.info("records are left to Spark to read: tables=%d", len(unread))
+                left += unread
                 pairs = [
                     (task, records[task.share.topic])
                     for task in group
@@ -132,7 +133,7 @@ class Workers:
     def _read(self, tasks: Sequence[Task]) -> dict[str, HeldRecords]:
         """Return the records of small shares by topic, without those that are for Spark to read."""
         try:
-            found = self._reader.read([task.share for task in tasks])
+            found = self._reader.read(offsets(task.share for task in tasks))
         except Exception as error:  # Spark's reading says what it is
             self._unless_every(error)
             _log.info("records are left to Spark to read: %s", cause(error))

@@ -1,15 +1,14 @@
-"""Reader of the records of many shares at once, by one Kafka consumer in the driver."""
+"""Reader of the records of many topics at once, by one Kafka consumer in the driver."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
 from spark_consumer.apply.driver.records import HeldRecords
-from spark_consumer.kafka.position import Share
 from spark_consumer.settings import ConsumerSettings, source_options
 from spark_consumer.spark.tuning import SMALL_BYTES
 
@@ -19,7 +18,7 @@ _SILENCE_MS: Final = 10_000
 
 
 class SmallReader:
-    """Reader of small shares; keeps its connections from cut to cut. Thread-safe.
+    """Reader of few records; keeps its connections from cut to cut. Thread-safe.
 
     Args:
         spark: Any session.
@@ -35,19 +34,24 @@ class SmallReader:
         self._lock = threading.Lock()
         self._consumer: Any = None
 
-    def read(self, shares: Sequence[Share]) -> dict[str, HeldRecords] | None:
-        """Return the records of some shares by topic; None if they have too many bytes.
+    def read(
+        self, spans: Mapping[str, Mapping[int, tuple[int, int]]]
+    ) -> dict[str, HeldRecords] | None:
+        """Return the committed records between offsets; None if they have too many bytes.
 
         Topics are missing of which the broker gave nothing more for some time.
+
+        Args:
+            spans: First offset and the one after the last, by topic and partition.
 
         Raises:
             Py4JJavaError: Kafka's client failed.
         """
         topics, numbers = [], []
-        for share in shares:
-            for span in share.spans:
-                topics.append(share.topic)
-                numbers += [span.partition, span.start, span.end]
+        for topic, parts in spans.items():
+            for number, (start, end) in parts.items():
+                topics.append(topic)
+                numbers += [number, start, end]
         with self._lock:
             if self._consumer is None:
                 self._consumer = self._java.Reader(self._properties)
@@ -58,7 +62,7 @@ class SmallReader:
                 raise
         if found is None:
             return None
-        made = {share.topic: found.get(share.topic) for share in shares}
+        made = {topic: found.get(topic) for topic in spans}
         return {topic: HeldRecords(topic, java) for topic, java in made.items() if java is not None}
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ from spark_consumer.kafka.batch_profile import (
     malformed,
     surveyed,
 )
+from spark_consumer.kafka.layout import value_layout
 from spark_consumer.kafka.position import STEPS
 from spark_consumer.kafka.records import too_many_runs
 from spark_consumer.kafka.registry import Schemas
@@ -54,6 +55,27 @@ class HeldRecords:
                 )
             )
         return surveyed(self._topic, groups) if groups else None
+
+    def table(self, schemas: Schemas) -> tuple[str, str] | None:
+        """Return the schema and table that the first record with a value names in ``source``.
+
+        Args:
+            schemas: Writer schemas by ID.
+
+        Returns:
+            None if no record has a value.
+
+        Raises:
+            ContractError: its schema is not that of an envelope.
+            Py4JJavaError: the record is not what its schema says.
+        """
+        value_id = self.java.firstSchema()
+        if value_id is None:
+            return None
+        schema = schemas.schema(value_id)
+        value_layout(schema)
+        names = json.loads(self.java.table(json.dumps(schema)))
+        return str(names[0]), str(names[1])
 
     def without_tombstones(self) -> HeldRecords:
         """See `TopicRecords`."""

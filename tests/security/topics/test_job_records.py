@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from spark_consumer.errors import FatalConsumerError
+from spark_consumer.job import planner
 from spark_consumer.job.job import run
 from spark_consumer.reader import state_at
 from spark_consumer.settings import ConsumerSettings
@@ -119,6 +120,45 @@ def test_a_marker_of_others_neither_moves_a_table_nor_claims_anything(
     assert len(refused) == len(forged)
     assert f"it names topic {victim.name}.public.secret" in refused[0]
     assert all("on system 6666" in text for text in refused[1:])
+
+
+def test_a_marker_with_a_partition_that_a_new_topic_lacks_stops_nothing(
+    spark: SparkSession, kafka: str, registry: str, tmp_path: Path
+) -> None:
+    attacked = Attacked(kafka, registry, tmp_path)
+    for name in ("healthy", "attacked"):
+        attacked.add(name)
+    topic = attacked.tables["attacked"].topic
+    ranges = {"first_offset": 0, "next_offset": 2, "previous_offset": 0, "records": 2}
+    forged = {"end_lsn": 0x80, "offsets": [{"topic": topic, "partition": 9, **ranges}]}
+    attacked.topics.forge([{"kind": "PROGRESS", "writer": OURS, **forged}])
+    attacked.publish(0x100, "healthy", "attacked")
+
+    assert run(attacked.settings, spark, stopping=threading.Event()) == 0
+
+    for name in ("healthy", "attacked"):
+        assert attacked.rows(spark, name) == [(1, "copied")]
+
+
+def test_new_tables_are_known_without_a_query(
+    spark: SparkSession,
+    kafka: str,
+    registry: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def asked(*_: object) -> tuple[str, str]:
+        raise AssertionError("Spark is asked for the name of a table")
+
+    monkeypatch.setattr(planner, "source_table", asked)
+    attacked = Attacked(kafka, registry, tmp_path)
+    for name in ("one", "Two"):
+        attacked.add(name)
+    attacked.publish(0x100, "one", "Two")
+
+    assert run(attacked.settings, spark, stopping=threading.Event()) == 0
+
+    assert attacked.rows(spark, "one") == [(1, "copied")]
 
 
 def test_a_record_that_claims_more_than_it_is_holds_its_table_and_no_other(

@@ -3,6 +3,7 @@ package pgsluice.small;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.Collection;
@@ -12,6 +13,10 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.function.Predicate;
+import org.apache.avro.Schema;
+import org.apache.avro.generic.GenericDatumReader;
+import org.apache.avro.generic.GenericRecord;
+import org.apache.avro.io.DecoderFactory;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.spark.sql.Row;
 
@@ -79,6 +84,30 @@ public final class Records {
             first.put(at.next().intValue(), at.next().longValue());
         }
         return only(record -> record.offset() >= first.getOrDefault(record.partition(), 0L));
+    }
+
+    private WireRecord first() {
+        return all.stream().filter(one -> one.valueId() != null).findFirst().orElse(null);
+    }
+
+    /** Returns the schema of the first value; null if there is none. */
+    public Long firstSchema() {
+        WireRecord first = first();
+        return first == null ? null : Integer.toUnsignedLong(first.valueId());
+    }
+
+    /** Returns schema and name of the table that the first value names, as JSON. */
+    public String table(String valueSchema) throws IOException {
+        byte[] body = first().valueBody();
+        // All of it is decoded, so that Avro's limits count.
+        GenericRecord envelope = new GenericDatumReader<GenericRecord>(
+                        new Schema.Parser().parse(valueSchema))
+                .read(null, DecoderFactory.get().binaryDecoder(body, null));
+        GenericRecord source = (GenericRecord) envelope.get("source");
+        return JSON.createArrayNode()
+                .add(source.get("schema").toString())
+                .add(source.get("table").toString())
+                .toString();
     }
 
     /** Returns groups of partition and schemas, with what batch_profile.py needs of each. */
