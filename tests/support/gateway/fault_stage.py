@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import signal
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -183,7 +183,10 @@ class Stage:
     def die_at(self, failpoint: str) -> None:
         """Let a gateway run until it dies there."""
         self.gateway = self.start(failpoint)
-        code = self.gateway.wait(CAUGHT_UP_S)
+        # A small transaction may be there as a whole before the sink is free: it makes no piece.
+        large = "piece" in failpoint
+        with running(self._while_it_lasts(self._rewrite)) if large else nullcontext():
+            code = self.gateway.wait(CAUGHT_UP_S)
         assert code == -signal.SIGKILL, f"{failpoint}: ended with {code}:\n{self.gateway.log()}"
 
     def attempts(self) -> int:
@@ -244,6 +247,12 @@ class Stage:
                 [pick.randrange(10), pick.randrange(97)],
             )
             stop.wait(0.05)
+
+    def _rewrite(self, connection: psycopg.Connection[Any], stop: Event) -> None:
+        """Transactions of a hundred times as many rows as a batch has."""
+        while not stop.is_set():
+            connection.execute("UPDATE moving SET b = (b + 1) % 10")
+            stop.wait(1)
 
     # The checks
 
