@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any, Final
@@ -30,9 +31,12 @@ class ColumnType:
         names: Names as ``format_type`` prints them without modifiers, and OIDs.
         extension: Names of types of extensions.
         logical: Avro's logicalType; empty without one.
+        choice: Setting of ``[types]`` by which columns are carried as text instead; empty without
+            one.
         decimal: Whether it is for columns whose precision and scale an Avro decimal can have.
         key: Name of the canonical form of a key column.
-        label: Name of the family in docs/envelope.md.
+        label: Name of the family in docs/types.md.
+        lost: Values that cannot be carried, for the same page.
         note: Remark there.
     """
 
@@ -42,9 +46,11 @@ class ColumnType:
     names: Mapping[str, int] = field(default_factory=dict)
     extension: tuple[str, ...] = ()
     logical: str = ""
+    choice: str = ""
     decimal: bool = False
     key: str = "text"
     label: str = ""
+    lost: str = ""
     note: str = ""
 
     @property
@@ -69,13 +75,15 @@ TYPES, KEY_FORMS = _read()
 _OTHER: Final = TYPES[-1]
 
 
-def _by_oid() -> Iterator[tuple[tuple[int, bool], ColumnType]]:
-    for entry in reversed(TYPES):
-        for oid in entry.names.values():
-            yield (oid, entry.decimal), entry
+def _by_oid() -> Mapping[int, list[ColumnType]]:
+    found: dict[int, list[ColumnType]] = defaultdict(list)
+    for entry in TYPES:
+        for oid in dict.fromkeys(entry.names.values()):
+            found[oid].append(entry)
+    return dict(found)
 
 
-_BY_OID: Final = dict(_by_oid())
+_BY_OID: Final = _by_oid()
 _NAMED: Final = {(entry.spark, name): entry for entry in reversed(TYPES) for name in entry.names}
 _OF_EXTENSIONS: Final = {name: entry for entry in reversed(TYPES) for name in entry.extension}
 _OF_SPARK: Final = {entry.spark: entry for entry in reversed(TYPES)} | {_OTHER.spark: _OTHER}
@@ -85,18 +93,21 @@ _MODIFIERS: Final = re.compile(rf"\([^)]*\)| {_FIELD}(?: to {_FIELD})?(?=[(\[]|$
 """Additions of ``format_type`` to a name: a length, a precision, the fields of an interval."""
 
 
-def of_column(oid: int, extension: str = "", *, decimal: bool = False) -> ColumnType:
+def of_column(
+    oid: int, extension: str = "", *, native: Collection[str] = (), decimal: bool = False
+) -> ColumnType:
     """Return the entry of a column of the source.
 
     Args:
         oid: Of its type, under any domains.
         extension: Name by ``format_type`` of a type that may be one of an extension, else empty.
-        decimal: Whether decimals are wanted, and the column has a precision and a scale that an
-            Avro decimal can have.
+        native: Choices by which the column is not carried as text.
+        decimal: Whether the column has a precision and a scale that an Avro decimal can have.
     """
-    if decimal and (found := _BY_OID.get((oid, True))) is not None:
-        return found
-    return _BY_OID.get((oid, False)) or _of_extension(extension) or _OTHER
+    for entry in _BY_OID.get(oid, ()):
+        if (decimal or not entry.decimal) and (not entry.choice or entry.choice in native):
+            return entry
+    return _of_extension(extension) or _OTHER
 
 
 def of_spark(spark: str, name: str) -> ColumnType:

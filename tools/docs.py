@@ -27,7 +27,7 @@ from typing import Any, Final, Literal, get_args, get_origin
 from gateway.cli import command_line
 from schemas.headers import HEADERS
 from schemas.settings.fields import Declared, address, declared, tables, variable_of
-from schemas.settings.tables import Settings
+from schemas.settings.tables import Settings, TypesTable
 from schemas.types import KEY_FORMS, TYPES
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -202,14 +202,17 @@ def headers_table() -> Iterator[str]:
 
 
 def types_table() -> Iterator[str]:
-    """The lines of the table of types in docs/envelope.md."""
-    yield "| PostgreSQL | Avro | in the Spark job's tables | notes |"
-    yield "| --- | --- | --- | --- |"
+    """The lines of the table in docs/types.md."""
+    yield "| PostgreSQL | Avro | in the Spark job's tables | `[types]` | not carried | notes |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    defaults = TypesTable()
     for entry in filter(lambda one: one.label, TYPES):
         parameters = "(p,s)" if entry.decimal else ""
         avro = _code([entry.avro, *([entry.logical + parameters] if entry.logical else [])])
-        note = f" {entry.note} |" if entry.note else " |"
-        yield f"| {entry.label} | {avro} | {_code([entry.spark + parameters])} |{note}"
+        default = f"`{entry.choice}`: {getattr(defaults, entry.choice)}" if entry.choice else ""
+        cells = [entry.label, avro, _code([entry.spark + parameters])]
+        cells += [default, entry.lost, entry.note]
+        yield f"| {' | '.join(cells)} |".replace("  ", " ")
 
 
 def key_forms_table() -> Iterator[str]:
@@ -234,7 +237,7 @@ TABLES: Final = (
     ),
     (ROOT / "docs" / "envelope.md", re.compile(r"\| header \| (?:.+\n)*\| .+"), headers_table),
     (
-        ROOT / "docs" / "envelope.md",
+        ROOT / "docs" / "types.md",
         re.compile(r"\| PostgreSQL \| Avro \| (?:.+\n)*\| .+"),
         types_table,
     ),

@@ -24,7 +24,8 @@ from gateway.envelope.encoding.encoders import (
     compile_unchanged_encoder,
 )
 from gateway.envelope.encoding.varint import PIECES, TAILS, encode_long, encode_text
-from gateway.envelope.schema import ColumnLike, KeyKind, NumericMode, describe
+from gateway.envelope.schema import ColumnLike, KeyKind, describe
+from schemas.settings.tables import TypesTable
 
 __all__ = [
     "CONNECTOR",
@@ -48,6 +49,7 @@ SourcePrefix: TypeAlias = tuple[bytes, bytes | None, bytes]
 _Encoded: TypeAlias = tuple[bytes, bytes, bytes | None, bytes]
 """``source`` before and after the table, ``transaction.id`` or None, ``ts_ms``."""
 
+_TYPES: Final = TypesTable()
 _NULL: Final = b"\x00"
 _PRESENT: Final = b"\x02"
 _OPS: Final = {op: encode_text(op.decode()) for op in (b"c", b"u", b"d", b"t", b"r")}
@@ -144,7 +146,7 @@ class EnvelopeEncoder:
         identity: Names of the replica identity's columns, for `encode_old`.
         replica_identity: ``d``, ``n``, ``f`` or ``i``: ``source.identity``.
         indexes: For each of `columns`, its position in the tuples.
-        numeric: See `gateway.envelope.schema.describe`.
+        types: See `gateway.envelope.schema.describe`.
 
     Attributes:
         schema: The table as Avro.
@@ -189,9 +191,9 @@ class EnvelopeEncoder:
         identity: Sequence[str],
         replica_identity: str,
         indexes: Sequence[int],
-        numeric: NumericMode = "decimal",
+        types: TypesTable = _TYPES,
     ) -> None:
-        schema = describe(table_schema, table_name, columns, key, numeric=numeric)
+        schema = describe(table_schema, table_name, columns, key, types=types)
         self.schema = schema
         self.identity = frozenset(identity)
         self.indexes = tuple(indexes)

@@ -7,31 +7,31 @@ schemas/envelope-key.avsc are what `describe` makes of the manual's table t1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Protocol
 
 from gateway.core.errors import SchemaError
 from gateway.core.names import avro_name
 from gateway.definitions.tables.keys import KeyColumns
 from schemas import load
+from schemas.settings.tables import TYPE_CHOICES, TypesTable
 from schemas.types import ColumnType, of_column
 
 __all__ = [
     "ColumnLike",
     "Field",
     "KeyKind",
-    "NumericMode",
     "TableSchema",
     "describe",
+    "has_choice",
 ]
-
-NumericMode: TypeAlias = Literal["decimal", "string"]
-"""``[types] numeric``: whether numeric(p, s) becomes an Avro decimal or its text."""
 
 MAX_DECIMAL_PRECISION: Final = 38
 """Largest precision that Spark, Flink and Connect support."""
+
+_TYPES: Final = TypesTable()
 
 
 class ColumnLike(Protocol):
@@ -117,7 +117,7 @@ def describe(
     columns: Sequence[ColumnLike],
     key: KeyColumns = None,
     *,
-    numeric: NumericMode = "decimal",
+    types: TypesTable = _TYPES,
 ) -> TableSchema:
     """Build the Avro schemas of a table.
 
@@ -126,14 +126,14 @@ def describe(
         table_name: The table.
         columns: The published columns, in table order.
         key: See `gateway.definitions.tables.keys.key_of`; its columns must be among `columns`.
-        numeric: ``string`` writes every numeric as text.
+        types: Which columns are carried as text.
 
     Raises:
         SchemaError: a column twice, or a key column that is not published.
     """
-    fields = tuple(_field(column, numeric) for column in columns)
-    by_column = {field.column: field for field in fields}
     where = f"{table_schema}.{table_name}"
+    fields = tuple(_field(c, types.native_of(f"{where}.{c.name}")) for c in columns)
+    by_column = {field.column: field for field in fields}
     if len(by_column) != len(fields):
         raise SchemaError(f"{where}: a column is named twice")
     key_kind = KeyKind.NONE
@@ -160,16 +160,21 @@ def describe(
     )
 
 
-def _field(column: ColumnLike, numeric: NumericMode) -> Field:
+def _field(column: ColumnLike, native: Collection[str]) -> Field:
     modifier = column.base_type_modifier if column.type_kind == "d" else column.type_modifier
     precision, scale = _precision_and_scale(modifier)
     fits = modifier >= 4 and precision <= MAX_DECIMAL_PRECISION and 0 <= scale <= precision
     # Only a superuser can make a base type, so nobody else can give one the name of an extension's.
     extension = column.type_name if column.type_kind == "b" else ""
-    found = of_column(column.base_type_oid, extension, decimal=fits and numeric == "decimal")
+    found = of_column(column.base_type_oid, extension, native=native, decimal=fits)
     if not found.decimal:
         precision = scale = 0
     return Field(column.name, avro_name(column.name), found, precision, scale)
+
+
+def has_choice(column: ColumnLike) -> bool:
+    """Whether ``[types]`` decides how a column is carried."""
+    return _field(column, TYPE_CHOICES).type is not _field(column, ()).type
 
 
 def _precision_and_scale(type_modifier: int) -> tuple[int, int]:

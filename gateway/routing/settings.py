@@ -8,6 +8,7 @@ from typing import Literal
 
 from gateway.core.errors import UnfitKind
 from gateway.core.records import Writer
+from schemas.settings.tables import TypesTable
 
 __all__ = ["RoutingSettings"]
 
@@ -37,7 +38,7 @@ class RoutingSettings:
     topic_names: Mapping[str, str] = field(default_factory=dict)
     tombstones: bool = True
     truncate: Literal["publish", "skip"] = "publish"
-    numeric: Literal["decimal", "string"] = "decimal"
+    types: TypesTable = field(default_factory=TypesTable)
     message_prefixes: frozenset[str] = frozenset()
     binary: bool = False
     quarantined: frozenset[UnfitKind] = frozenset()

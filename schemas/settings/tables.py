@@ -6,13 +6,14 @@ The string below a field is its line in the reference of docs/operations.md, in 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias, get_args
+from typing import Annotated, Final, Literal, TypeAlias, get_args
 
 from schemas.settings.fields import Properties, Rule, address
 
 __all__ = [
+    "TYPE_CHOICES",
     "ConsumerTable",
     "CopyTable",
     "DefinitionsTable",
@@ -27,6 +28,7 @@ __all__ = [
     "Settings",
     "SourceTable",
     "TopicsTable",
+    "TypeMode",
     "TypesTable",
 ]
 
@@ -103,8 +105,8 @@ class OnErrorTable:
     [envelope.md](envelope.md#changes-that-cannot-be-published)."""
 
     value: Literal["stop", "quarantine"] = "stop"
-    """The same for a value that its Avro type cannot carry (NaN in `numeric(p,s)`, a timestamp far
-    in the future)."""
+    """The same for a value that its Avro type cannot carry (NaN in `numeric(p,s)`, for
+    example: see [types.md](types.md))."""
 
     size: Literal["stop", "quarantine"] = "stop"
     """The same for a record that is larger than the producer or the topic takes, and for a logical
@@ -192,12 +194,46 @@ class TopicsTable:
     """Further settings of a table's topic at its creation."""
 
 
+TypeMode: TypeAlias = Literal["native", "text"]
+"""Whether columns of a type are carried as an Avro type of their own, or as PostgreSQL's text."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypesTable:
-    """``[types]``: choices in the mapping to Avro. See docs/envelope.md."""
+    """``[types]``: columns as an Avro type of their own, or as text. See docs/types.md."""
 
-    numeric: Literal["decimal", "string"] = "decimal"
-    """`numeric(p, s)` as Avro `decimal`, or as `string`; see [envelope.md](envelope.md)."""
+    numeric: TypeMode = "native"
+    """`numeric(p, s)` as Avro `decimal`, or as text; see [types.md](types.md)."""
+
+    date: TypeMode = "native"
+    """`date` as Avro `date`, or as text."""
+
+    timestamp: TypeMode = "native"
+    """`timestamp` as Avro `local-timestamp-micros`, or as text."""
+
+    timestamptz: TypeMode = "native"
+    """`timestamptz` as Avro `timestamp-micros`, or as text."""
+
+    uuid: TypeMode = "native"
+    """`uuid` as Avro `uuid`, or as text without that mark."""
+
+    columns: Mapping[str, TypeMode] = field(default_factory=dict, hash=False)
+    """Single columns that differ from the above: from `schema.table.column` to `native` or
+    `text`."""
+
+    def native_of(self, column: str) -> frozenset[str]:
+        """Return the settings that are ``native`` for a column, ``schema.table.column``."""
+        return _NATIVE[self.columns[column]] if column in self.columns else self._native
+
+    @property
+    def _native(self) -> frozenset[str]:
+        return frozenset(name for name in TYPE_CHOICES if getattr(self, name) == "native")
+
+
+TYPE_CHOICES: Final = frozenset(one.name for one in fields(TypesTable)) - {"columns"}
+"""Settings of ``[types]`` that stand for types."""
+
+_NATIVE: Final[Mapping[TypeMode, frozenset[str]]] = {"native": TYPE_CHOICES, "text": frozenset()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,8 @@ def _typed(key: str, value: Any, hint: Any) -> Any:
         table = _expect(key, value, dict, "a table")
         return {name: _texts(f"{key}.{name}", texts) for name, texts in table.items()}
     if get_origin(hint) is Mapping:
-        return flatten(key, _expect(key, value, dict, "a table"))
+        flat = flatten(key, _expect(key, value, dict, "a table"))
+        return {name: _typed(f"{key}.{name}", one, get_args(hint)[1]) for name, one in flat.items()}
     return _SCALARS[hint](key, value)
 
 

@@ -91,6 +91,7 @@ def _interval(sql: str) -> str:
 
 KEY_FORMS: Final[Mapping[str, Callable[[str], str]]] = {
     "text": _text,
+    "timestamptz": _text,  # the gateway's sessions are in UTC
     "numeric": _numeric,
     "bpchar": _bpchar,
     "interval": _interval,

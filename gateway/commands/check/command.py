@@ -15,6 +15,7 @@ from gateway.commands.check.tables import (
     push_down_findings,
     rights_findings,
     table_findings,
+    type_findings,
 )
 from gateway.commands.check.topics import kafka_findings, owner_findings, topic_findings
 from gateway.commands.schemas import CollectedSchemas, routes_of
@@ -127,6 +128,7 @@ def _source_findings(
         yield fine("row filters: the server of [filters] dsn answers as the source does")
     yield from filter_findings(routes, settings)
     yield from table_findings(plan)
+    yield from type_findings(plan, settings.types)
     yield from rights_findings(connection, plan, facts)
     yield from event_trigger_findings(connection, definitions)
     if settings.filters.pushdown:

@@ -2,7 +2,8 @@
 
 schemas/types.toml says which type has which conversion. Each function takes the bytes of a value
 that is not NULL. Values that Avro holds as they are (text) are never decoded. A fault raises
-ValueError, or ValueFormatError where a hint helps; the row encoder adds relation and column.
+ValueError, or ValueFormatError where its text helps; the row encoder adds relation and column, and
+what to do about a value that only text can carry.
 `value_encoder` gives no index of a union's branch.
 
 Source: PostgreSQL's output functions, with DateStyle ISO, bytea_output hex and
@@ -34,6 +35,7 @@ __all__ = [
     "CONVERSIONS",
     "EPOCH_SHIFT_DAYS",
     "EPOCH_SHIFT_US",
+    "UncarriedError",
     "avro_date",
     "avro_timestamp",
     "avro_timestamptz",
@@ -56,6 +58,10 @@ _MINUS_TIMESTAMP: Final = -(2**63)
 _EXACT: Final = Context(prec=200)
 
 ValueEncoder = Callable[[bytes], bytes]
+
+
+class UncarriedError(ValueFormatError):
+    """A value of the type that its Avro type cannot carry, and text could."""
 
 
 def avro_date(text: bytes) -> int:
@@ -81,10 +87,9 @@ def _since_1970(usecs: int) -> int:
         return usecs
     usecs += EPOCH_SHIFT_US
     if usecs >= AVRO_TIMESTAMP_INFINITY:
-        raise ValueFormatError(
+        raise UncarriedError(
             "a timestamp lies after 294247-01-10 04:00:54, the last that fits into 64 bits since"
-            " 1970",
-            hint="use infinity, or leave the column out with a column list",
+            " 1970"
         )
     return usecs
 
@@ -93,7 +98,7 @@ def unscaled_decimal(text: bytes, precision: int, scale: int) -> int:
     """The integer that, divided by 10**scale, is the number `text`.
 
     Raises:
-        ValueFormatError: NaN, or a number that the precision and scale cannot hold.
+        UncarriedError: NaN, or a number that the precision and scale cannot hold.
     """
     try:
         if scale == 0:
@@ -112,10 +117,7 @@ def unscaled_decimal(text: bytes, precision: int, scale: int) -> int:
     except (InvalidOperation, UnicodeDecodeError):
         raise ValueFormatError("a value does not read as numeric") from None
     kind = "NaN or infinity" if not number.is_finite() else "a number with other digits"
-    raise ValueFormatError(
-        f"{kind} cannot be carried by an Avro decimal({precision},{scale})",
-        hint='[types] numeric = "string" publishes every numeric as text, to new topics',
-    )
+    raise UncarriedError(f"{kind} cannot be carried by an Avro decimal({precision},{scale})")
 
 
 def _boolean(text: bytes) -> bool:

@@ -36,7 +36,7 @@ class RouteBuilder:
             identity=projection.identity,
             replica_identity=projection.replica_identity.value,
             indexes=[position[column.name] for column in projection.columns],
-            numeric=self._settings.numeric,
+            types=self._settings.types,
         )
 
     def target(

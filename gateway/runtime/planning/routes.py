@@ -92,7 +92,7 @@ def routing_settings(
         topic_names=settings.topics.names,
         tombstones=settings.topics.tombstones,
         truncate=settings.topics.truncate,
-        numeric=settings.types.numeric,
+        types=settings.types,
         message_prefixes=frozenset(settings.messages.prefixes),
         binary=wants_binary(plan.subscriptions),
         quarantined=settings.on_error.quarantined,

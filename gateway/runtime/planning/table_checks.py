@@ -25,7 +25,7 @@ from gateway.definitions.server import SUFFIXES
 from gateway.definitions.tables.keys import key_of
 from gateway.definitions.tables.remembered import oversized
 from gateway.definitions.tables.topic_names import topic_name_faults
-from gateway.envelope.schema import NumericMode, describe
+from gateway.envelope.schema import describe
 from gateway.routing.row.binary_rows import compile_row
 from gateway.rowfilter import FilterSource, compile_filter, place_filter
 from gateway.sink.delivery.record_limits import record_bytes
@@ -34,6 +34,7 @@ from gateway.source.provisioning.privileges import own_publications, why_unreada
 from gateway.source.provisioning.publication_state import read_existing
 from gateway.source.session.blockers import lock_holders
 from gateway.source.stream.options import wants_binary
+from schemas.settings.tables import TypesTable
 
 __all__ = ["adding", "find_faults", "reserved_topics"]
 
@@ -94,7 +95,7 @@ def _shape_faults(
         table_id = (publish.subscription, publish.target_oid)
         table = plan.tables[publish.target_oid]
         columns = tuple(c.name for c in table.columns if publish.publishes(c))
-        why = _why_no_schema(table, columns, settings.types.numeric)
+        why = _why_no_schema(table, columns, settings.types)
         if table_id in plan.open_ended:
             clauses = {clause for found in publish.filters.values() for clause in found}
             for clause in sorted(clauses, key=lambda c: c.text):
@@ -142,11 +143,11 @@ def _oversized(settings: Settings, plan: Plan) -> Iterator[tuple[TableId, Fault]
 
 
 @lru_cache(maxsize=8192)
-def _why_no_schema(table: Table, columns: tuple[str, ...], numeric: NumericMode) -> str | None:
+def _why_no_schema(table: Table, columns: tuple[str, ...], types: TypesTable) -> str | None:
     by_name = {column.name: column for column in table.columns}
     published = [by_name[name] for name in columns]
     try:
-        describe(table.schema, table.name, published, key_of(table, columns), numeric=numeric)
+        describe(table.schema, table.name, published, key_of(table, columns), types=types)
     except SchemaError as error:
         return error.message
     return None

@@ -45,6 +45,22 @@ def test_large_values_a_filter_beyond_the_identity_and_a_role_that_only_reads(
     assert filtered.out.count("insert_only") == 1
 
 
+def test_columns_of_the_types_table_for_which_it_decides_nothing(
+    scene: Callable[..., Scene], database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE wide (a int PRIMARY KEY, n numeric(9,2))")
+    s = scene(PLAIN)
+    columns = ("a", "n", "gone")
+    s.project.extra = {"types.columns": {f"public.wide.{c}": "text" for c in columns}}
+
+    said = s.cli("check").out
+
+    assert "[types.columns] has public.wide.a, of type integer, which is carried in one way" in said
+    assert "[types.columns] has public.wide.gone, and no such column is published" in said
+    assert "public.wide.n" not in said
+
+
 def test_a_progress_topic_of_several_partitions(
     scene: Callable[..., Scene], database: Database, kafka: str
 ) -> None:

@@ -20,6 +20,7 @@ from gateway.envelope.canonical import compile_canonical_key
 from gateway.envelope.encoding.conversions import CONVERSIONS
 from gateway.envelope.encoding.encoders import compile_row_encoder
 from gateway.envelope.schema import TableSchema, describe
+from schemas.settings.tables import TypesTable
 from schemas.types import TYPES
 from tests.support.backends.servers import PostgresServer
 from tests.support.run.seeds import setseed
@@ -28,6 +29,8 @@ from tests.unit.envelope.columns import EnvelopeColumn
 pytestmark = [pytest.mark.postgres, pytest.mark.seeded]
 
 Connection = psycopg.Connection[tuple[Any, ...]]
+
+DEFAULT = TypesTable()
 
 SESSION = """
     SET DateStyle = 'ISO'; SET IntervalStyle = 'postgres'; SET TimeZone = 'UTC';
@@ -44,7 +47,7 @@ def server(postgres: PostgresServer) -> Iterator[Connection]:
         yield connection
 
 
-def schema_of(server: Connection, type_name: str) -> TableSchema:
+def schema_of(server: Connection, type_name: str, types: TypesTable = DEFAULT) -> TableSchema:
     """Describe a table with one column of the type, from the catalog."""
     server.execute(f"CREATE TEMP TABLE probe (v {type_name})")
     row = server.execute(
@@ -62,6 +65,7 @@ def schema_of(server: Connection, type_name: str) -> TableSchema:
         "probe",
         [EnvelopeColumn("v", oid, modifier, text, oid, modifier, typtype)],
         ("v",),
+        types=types,
     )
 
 
@@ -187,6 +191,27 @@ def test_a_value_means_what_postgresql_says(
 
     assert found
     assert [read_back(schema, text) for text, _ in found] == [value for _, value in found]
+
+
+@pytest.mark.parametrize(
+    ("type_name", "value"),
+    [
+        ("numeric(10,2)", "NaN"),
+        ("date", "infinity"),
+        ("timestamp", "294276-12-31 23:59:59.999999"),
+        ("timestamptz", "294276-12-31 23:59:59.999999+00"),
+        ("uuid", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
+    ],
+)
+def test_a_type_that_is_carried_as_text_has_every_value(
+    server: Connection, type_name: str, value: str
+) -> None:
+    schema = schema_of(server, type_name, TypesTable(columns={"public.probe.v": "text"}))
+
+    found = server.execute(f"SELECT convert_to('{value}'::{type_name}::text, 'UTF8')").fetchone()
+
+    assert found is not None
+    assert read_back(schema, found[0]).encode() == found[0]
 
 
 FLOATS = [

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField
 
 from gateway.envelope.schema import describe
+from schemas.settings.tables import TypesTable
 from schemas.types import TYPES
 from spark_consumer.kafka.decode import row_type
 from spark_consumer.values.conversions import CONVERSIONS, literal, printed_sql
@@ -43,7 +44,14 @@ def test_columns_become_what_the_table_says(spark: SparkSession) -> None:
         else column(f"c{number}", (next(iter(entry.names.values()), 65_000), "a type"))
         for number, entry in enumerate(TYPES)
     ]
-    decoded = row_type(spark, json.dumps(describe("public", "t", columns).value_schema))
+    types = TypesTable(
+        columns={
+            f"public.t.c{number}": "native" if entry.choice else "text"
+            for number, entry in enumerate(TYPES)
+        }
+    )
+    described = describe("public", "t", columns, types=types)
+    decoded = row_type(spark, json.dumps(described.value_schema))
 
     assert [field.dataType.simpleString().partition("(")[0] for field in decoded] == [
         entry.spark for entry in TYPES

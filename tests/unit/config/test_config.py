@@ -72,6 +72,7 @@ def test_the_smallest_file_has_every_default(tmp_path: Path) -> None:
         ("topics", "tombstones = 'perhaps'", "topics.tombstones"),
         ("topics", "truncate = 'drop'", "topics.truncate"),
         ("topics", "names = 'x'", "topics.names"),
+        ("types", "columns = {'s.t.c' = 'decimal'}", "types.columns.s.t.c"),
         ("messages", "prefixes = [1]", "messages.prefixes"),
         ("limits", "max_batch_ms = -1", "limits.max_batch_ms"),
         ("limits", "retry_for_s = 'long'", "limits.retry_for_s"),

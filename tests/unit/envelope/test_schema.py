@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import fastavro
@@ -11,8 +12,9 @@ import schemas
 from gateway.core.errors import SchemaError
 from gateway.definitions.model import Column, Table
 from gateway.definitions.tables.keys import key_of
-from gateway.envelope.schema import describe
+from gateway.envelope.schema import describe, has_choice
 from gateway.pgoutput.messages import ReplicaIdentity
+from schemas.settings.tables import TYPE_CHOICES, TypeMode, TypesTable
 from tests.unit.envelope.columns import INT4, T1, TEXT, EnvelopeColumn, column, numeric
 
 
@@ -104,10 +106,42 @@ def test_another_numeric_becomes_a_string(precision: int, scale: int) -> None:
     assert value_fields(schema.value_schema)[0]["type"] == ["null", "string"]
 
 
-def test_every_numeric_becomes_a_string_when_the_setting_says_so() -> None:
-    schema = describe("public", "t", [numeric("n", 10, 2)], numeric="string")
+CHOSEN = {
+    "numeric": numeric("c", 10, 2),
+    "date": column("c", (1082, "date")),
+    "timestamp": column("c", (1114, "timestamp without time zone")),
+    "timestamptz": column("c", (1184, "timestamp with time zone")),
+    "uuid": column("c", (2950, "uuid")),
+}
 
-    assert value_fields(schema.value_schema)[0]["type"] == ["null", "string"]
+
+def avro_of(column_: EnvelopeColumn, types: TypesTable) -> Any:
+    (field,) = value_fields(describe("public", "t", [column_], types=types).value_schema)
+    return field["type"][1]
+
+
+def chosen(choice: str, mode: TypeMode) -> TypesTable:
+    settings: dict[str, Any] = {choice: mode}
+    return TypesTable(**settings)
+
+
+@pytest.mark.parametrize("choice", sorted(TYPE_CHOICES))
+def test_a_type_becomes_a_string_where_its_setting_or_its_columns_says_so(choice: str) -> None:
+    column_ = CHOSEN[choice]
+    as_native, as_text = chosen(choice, "native"), chosen(choice, "text")
+    native = avro_of(column_, as_native)
+
+    assert isinstance(native, dict)
+    assert avro_of(column_, as_text) == "string"
+    assert avro_of(column_, replace(as_native, columns={"public.t.c": "text"})) == "string"
+    assert avro_of(column_, replace(as_native, columns={"public.t.d": "text"})) == native
+    assert avro_of(column_, replace(as_text, columns={"public.t.c": "native"})) == native
+    assert has_choice(column_)
+
+
+def test_a_type_without_a_setting_is_carried_in_one_way() -> None:
+    assert not has_choice(column("c", INT4))
+    assert avro_of(column("c", INT4), TypesTable(columns={"public.t.c": "text"})) == "int"
 
 
 def test_a_domain_becomes_what_its_base_type_becomes() -> None:

@@ -168,7 +168,7 @@ def test_nan_in_a_decimal_names_column_and_setting() -> None:
 
     assert "public.t, column price" in caught.value.message
     assert caught.value.hint is not None
-    assert '[types] numeric = "string"' in caught.value.hint
+    assert '[types.columns] "public.t.price" = "text"' in caught.value.hint
 
 
 @pytest.mark.parametrize(

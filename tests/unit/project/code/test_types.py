@@ -11,6 +11,7 @@ from gateway.envelope.canonical import KEY_FORMS as GATEWAY_FORMS
 from gateway.envelope.encoding.conversions import CONVERSIONS, value_encoder
 from gateway.envelope.schema import describe
 from gateway.routing.row.native import ROWS
+from schemas.settings.tables import TYPE_CHOICES, TypesTable
 from schemas.types import KEY_FORMS, TYPES, ColumnType, of_column, of_spark
 from spark_consumer.values.conversions import CONVERSIONS as JOB_CONVERSIONS
 from spark_consumer.values.keys import KEY_FORMS as JOB_FORMS
@@ -32,11 +33,20 @@ def column_of(entry: ColumnType) -> EnvelopeColumn:
     return column("c", (next(iter(entry.names.values()), 65_000), name_of(entry)))
 
 
-def test_a_type_is_in_one_entry_or_has_one_more_for_its_decimals() -> None:
-    oids = Counter(key for t in TYPES for key in {(oid, t.decimal) for oid in t.names.values()})
-    names = Counter((name, t.decimal) for t in TYPES for name in (*t.names, *t.extension))
+def types_of(entry: ColumnType) -> TypesTable:
+    return TypesTable(columns={"public.t.c": "native" if entry.choice else "text"})
+
+
+def test_a_type_is_in_one_entry_or_has_one_more_as_text() -> None:
+    oids = Counter(key for t in TYPES for key in {(oid, t.choice) for oid in t.names.values()})
+    names = Counter((name, t.choice) for t in TYPES for name in (*t.names, *t.extension))
 
     assert set(oids.values()) == set(names.values()) == {1}
+    assert all(t.spark != "string" or not t.decimal for t in TYPES)
+
+
+def test_every_choice_is_a_setting_and_every_setting_a_choice() -> None:
+    assert {entry.choice for entry in TYPES} - {""} == TYPE_CHOICES
 
 
 def test_the_last_entry_alone_fits_every_type() -> None:
@@ -46,14 +56,16 @@ def test_the_last_entry_alone_fits_every_type() -> None:
 
 @each_entry
 def test_an_entry_is_found_by_oid_and_by_name(entry: ColumnType) -> None:
-    assert {of_column(oid, decimal=entry.decimal) for oid in entry.names.values()} <= {entry}
+    native = {entry.choice} - {""}
+    found = {of_column(o, native=native, decimal=entry.decimal) for o in entry.names.values()}
+    assert found <= {entry}
     assert {of_column(65_000, f"s.{name}") for name in entry.extension} <= {entry}
     assert {of_spark(entry.spark, name) for name in (*entry.names, *entry.extension)} <= {entry}
 
 
 @each_entry
 def test_the_gateway_has_what_an_entry_names(entry: ColumnType) -> None:
-    schema = describe("public", "t", [column_of(entry)], ("c",))
+    schema = describe("public", "t", [column_of(entry)], ("c",), types=types_of(entry))
 
     assert schema.fields[0].type is entry
     fastavro.parse_schema(schema.value_schema)
