@@ -44,6 +44,7 @@ from gateway.routing.row.copied_rows import CopyRoute
 from gateway.routing.row.native import why_not_built
 from gateway.routing.row.transaction_state import TransactionState
 from gateway.transactions import Assembler, Event, Series, Transaction
+from schemas.settings.tables import TypesTable
 from tools.fuzz_values import KINDS, ODD
 
 __all__ = ["RowFuzzer"]
@@ -54,6 +55,7 @@ _SCENE_CHANGES: Final = 400
 _BEFORE_1970: Final = -946_684_800_000_001
 """The last moment before 1970, as PostgreSQL counts."""
 
+_NATIVE: Final = TypesTable(time="native")
 _NOTHING: Final[frozenset[UnfitKind]] = frozenset()
 _EVERYTHING: Final[frozenset[UnfitKind]] = frozenset({"filter", "value", "size"})
 _FILTERS: Final = {
@@ -255,6 +257,7 @@ class RowFuzzer:
             "1",
             topics,
             tombstones=pick.random() < 0.7,
+            types=pick.choice((TypesTable(), _NATIVE)),
             quarantined=pick.choice((_NOTHING, _EVERYTHING)),
             most_bytes=pick.choice(({}, dict.fromkeys(topics, 300))),
         )

@@ -217,6 +217,9 @@ class TypesTable:
     uuid: TypeMode = "native"
     """`uuid` as Avro `uuid`, or as text without that mark."""
 
+    time: TypeMode = "text"
+    """`time` as Avro `time-micros`, which has no 24:00, or as text."""
+
     columns: Mapping[str, TypeMode] = field(default_factory=dict, hash=False)
     """Single columns that differ from the above: from `schema.table.column` to `native` or
     `text`."""

@@ -16,10 +16,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
 from spark_consumer.errors import ContractError
+from spark_consumer.kafka.avro_values import AVRO_OPTIONS
 from spark_consumer.kafka.registry import Schemas
 
 __all__ = [
-    "AVRO_OPTIONS",
     "IS_CHANGE",
     "IS_MOVE",
     "IS_REMOVAL",
@@ -37,9 +37,6 @@ __all__ = [
     "survey",
     "surveyed",
 ]
-
-# CORRECTED: PostgreSQL's calendar is proleptic Gregorian, as Spark's.
-AVRO_OPTIONS: Final = {"mode": "FAILFAST", "datetimeRebaseMode": "CORRECTED"}
 
 _MOST_KINDS: Final = 100_000
 _MOST_SCHEMAS: Final = 1_000

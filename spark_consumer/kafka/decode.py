@@ -33,7 +33,8 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StructType
 
 from schemas.headers import HEADERS
-from spark_consumer.kafka.batch_profile import AVRO_OPTIONS, Piece, of_piece
+from spark_consumer.kafka.avro_values import AVRO_OPTIONS, decode_key, decode_value
+from spark_consumer.kafka.batch_profile import Piece, of_piece
 from spark_consumer.kafka.layout import ColumnPlan, KeyLayout
 from spark_consumer.kafka.registry import Schemas
 from spark_consumer.settings import ConsumerSettings, source_options
@@ -159,15 +160,10 @@ def wire(records: DataFrame) -> DataFrame:
     )
 
 
-def _text(schemas: Schemas, schema_id: int) -> str:
-    return json.dumps(schemas.schema(schema_id))
-
-
-def row_type(spark: SparkSession, value_schema: str) -> StructType:
-    """Return the type of a table's rows as Spark decodes them, without a job."""
+def row_type(spark: SparkSession, value_schema: Mapping[str, Any]) -> StructType:
+    """Return the type of a table's rows, decoded and as tables store them, without a job."""
     empty = spark.createDataFrame([], "v binary")
-    decoded = empty.select(from_avro("v", value_schema, AVRO_OPTIONS).alias("e"))
-    envelope = decoded.schema["e"].dataType
+    envelope = decode_value(empty, "e", "v", value_schema).schema["e"].dataType
     assert isinstance(envelope, StructType)
     after = envelope["after"].dataType
     assert isinstance(after, StructType)
@@ -192,7 +188,7 @@ class RowTypes:
         if value_id not in self._found:
             if len(self._found) >= _MOST_TYPES:
                 self._found.clear()
-            self._found[value_id] = row_type(self._spark, _text(self._schemas, value_id))
+            self._found[value_id] = row_type(self._spark, self._schemas.schema(value_id))
         return self._found[value_id]
 
 
@@ -243,13 +239,12 @@ def _piece(
     key: KeyLayout | None,
     schemas: Schemas,
 ) -> DataFrame:
-    value_schema = _text(schemas, piece.value_id)
-    reading = AVRO_OPTIONS | {"avroSchema": _needed(schemas.schema(piece.value_id))}
-    body = {"e": from_avro(F.col("value_body"), value_schema, reading)}
+    value_schema = schemas.schema(piece.value_id)
+    decoded = records.where(of_piece(piece.key_id, piece.value_id))
+    decoded = decode_value(decoded, "e", "value_body", value_schema, _needed(value_schema))
     if key is not None:
         assert piece.key_id is not None
-        body["key"] = from_avro(F.col("key_body"), _text(schemas, piece.key_id), AVRO_OPTIONS)
-    decoded = records.where(of_piece(piece.key_id, piece.value_id)).withColumns(body)
+        decoded = decode_key(decoded, "key", "key_body", schemas.schema(piece.key_id))
     sent = row_type(records.sparkSession, value_schema)
     keys = set(key.fields) if key is not None else set()
 
@@ -289,10 +284,10 @@ def _piece(
     return decoded.select(*(F.expr(sql).alias(name) for name, sql in selected.items()))
 
 
-def _needed(envelope: dict[str, Any]) -> str:
+def _needed(envelope: Mapping[str, Any]) -> dict[str, Any]:
     """Return a reader's schema of the envelope without the metadata, which decodes faster."""
     fields = [field for field in envelope["fields"] if field["name"] in _ROW_FIELDS]
-    return json.dumps({**envelope, "fields": fields})
+    return {**envelope, "fields": fields}
 
 
 def _canonical(sql: str, column: ColumnPlan) -> str:

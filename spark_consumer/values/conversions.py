@@ -21,7 +21,7 @@ from pyspark.sql.types import DataType, StructField
 
 from schemas.types import of_spark
 
-__all__ = ["CONVERSIONS", "Conversion", "days", "literal", "micros", "printed_sql"]
+__all__ = ["CONVERSIONS", "Conversion", "clock_sql", "days", "literal", "micros", "printed_sql"]
 
 _DATE: Final = r"(\d{4,})-(\d\d)-(\d\d)"
 _CLOCK: Final = r"(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?"
@@ -29,7 +29,6 @@ _ZONE: Final = r"(?:([+-])(\d\d)(?::(\d\d)(?::(\d\d))?)?)?"
 _ERA: Final = r"( BC)?"
 _IS_DATE: Final = re.compile(_DATE + _ERA, re.ASCII)
 _IS_TIMESTAMP: Final = re.compile(f"{_DATE} {_CLOCK}{_ZONE}{_ERA}", re.ASCII)
-_IS_CLOCK: Final = re.compile(_CLOCK, re.ASCII)
 _IS_BYTES: Final = re.compile(r"\\x((?:[0-9a-f]{2})*)", re.ASCII)
 _DATE_INFINITIES: Final = {"infinity": 2**31 - 1, "-infinity": -(2**31)}
 _TIMESTAMP_INFINITIES: Final = {"infinity": 2**63 - 1, "-infinity": -(2**63)}
@@ -139,12 +138,6 @@ def _bytea_literal(text: str, kind: DataType) -> Expr:
     return F.lit(bytearray.fromhex(found[1])).cast(kind)
 
 
-def _clock_literal(text: str, kind: DataType) -> Expr:
-    if (found := _IS_CLOCK.fullmatch(text)) is None:
-        raise ValueError("not a time of day")
-    return F.lit(_clock(*found.groups())).cast(kind)
-
-
 def _as_string(value: str) -> str:
     return f"CAST({value} AS STRING)"
 
@@ -170,8 +163,8 @@ def _timestamptz_text(value: str) -> str:
     return _instant_text(f"unix_micros({value})", "+00")
 
 
-def _clock_text(value: str) -> str:
-    """Return SQL of the text of microseconds since midnight."""
+def clock_sql(value: str) -> str:
+    """Return Spark SQL of the text of a time of day, given in microseconds."""
     seconds = f"({value} div 1000000)"
     clock = ", ':', ".join(
         f"lpad({part}, 2, '0')"
@@ -206,7 +199,7 @@ def _instant_text(number: str, zone: str) -> str:
     of_day = f"pmod({number}, {_DAY_US})"
     # Not floor(a / b): that is a floating point division.
     date = f"date_from_unix_date(CAST(({number} - {of_day}) div {_DAY_US} AS INT))"
-    finite = _date(date, f"' ', {_clock_text(of_day)}, '{zone}'")
+    finite = _date(date, f"' ', {clock_sql(of_day)}, '{zone}'")
     return _with_infinities(number, _TIMESTAMP_INFINITIES, finite)
 
 
@@ -220,7 +213,7 @@ CONVERSIONS: Final[Mapping[str, Conversion]] = {
     "date": Conversion(_date_literal, _date_text),
     "timestamp": Conversion(_timestamp_literal, _timestamp_text),
     "timestamptz": Conversion(_timestamp_literal, _timestamptz_text),
-    "clock": Conversion(_clock_literal, _clock_text),
+    "time": Conversion(_cast, _as_string),
     "text": Conversion(_cast, _as_string),
 }
 """Conversions by name in schemas/types.toml. Floats are an exception: Java formats them differently

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any
@@ -11,11 +10,11 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StructType
 
 from spark_consumer.errors import TransientConsumerError
-from spark_consumer.kafka.batch_profile import AVRO_OPTIONS, Piece, of_piece, survey
+from spark_consumer.kafka.avro_values import decode_key, decode_value
+from spark_consumer.kafka.batch_profile import Piece, of_piece, survey
 from spark_consumer.kafka.decode import read_offsets, row_type, wire
 from spark_consumer.kafka.layout import Layout, key_layout, value_layout
 from spark_consumer.kafka.position import Position
@@ -169,15 +168,15 @@ def _decoded(
     fields = {column.name: column.field for column in layout.columns}
     if set(fields) != set(columns.names):
         raise DisturbedError("its columns changed meanwhile")
-    envelope = from_avro(F.col("value_body"), json.dumps(schema), AVRO_OPTIONS)
     mine = records.where(
         of_piece(piece.key_id, piece.value_id)
         & (F.col("op") != "t")
         & ~((F.col("op") == "d") & F.col("rekey").eqNullSafe("old"))
-    ).withColumn("e", envelope)
+    )
+    mine = decode_value(mine, "e", "value_body", schema)
     if key:
-        mine = mine.withColumn("k", _key(piece, schemas, layout, key))
-    sent = row_type(spark, json.dumps(schema))
+        mine = decode_key(mine, "k", "key_body", _key_schema(piece, schemas, layout, key))
+    sent = row_type(spark, schema)
     marked = _Marked(columns, fields, sent, key)
     moved = "(op = 'c' AND rekey <=> 'new')"
     if key:
@@ -206,7 +205,9 @@ def _decoded(
     )
 
 
-def _key(piece: Piece, schemas: Schemas, layout: Layout, key: Sequence[str]) -> Any:
+def _key_schema(
+    piece: Piece, schemas: Schemas, layout: Layout, key: Sequence[str]
+) -> Mapping[str, Any]:
     layout_of_key = None if piece.key_id is None else key_layout(schemas.schema(piece.key_id))
     names = {column.field: column.name for column in layout.columns}
     if (
@@ -215,7 +216,7 @@ def _key(piece: Piece, schemas: Schemas, layout: Layout, key: Sequence[str]) -> 
         or {names.get(field) for field in layout_of_key.fields} != set(key)
     ):
         raise DisturbedError("its replica identity changed meanwhile")
-    return from_avro(F.col("key_body"), json.dumps(schemas.schema(piece.key_id)), AVRO_OPTIONS)
+    return schemas.schema(piece.key_id)
 
 
 class _Marked:

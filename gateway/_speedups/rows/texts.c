@@ -192,11 +192,34 @@ static int read_date(const uint8_t *text, int64_t *days)
     return DONE;
 }
 
-/* Microseconds since 1970-01-01 of "YYYY-MM-DD HH:MM:SS[.f]", with "+00" after it if `zoned`. */
-static int read_timestamp(const uint8_t *text, size_t size, int zoned, int64_t *usecs)
+/* Microseconds since midnight of "HH:MM:SS[.f]"; 24:00 is left to Python. */
+int read_clock(const uint8_t *text, size_t size, int64_t *usecs)
 {
     static const int units[] = {0, 100000, 10000, 1000, 100, 10, 1};
     int hours, minutes, seconds, fraction = 0;
+
+    if (size != 8 && (size < 10 || size > 15))
+        return NOT_MINE;
+    if (text[2] != ':' || text[5] != ':')
+        return NOT_MINE;
+    hours = digits(text, 2);
+    minutes = digits(text + 3, 2);
+    seconds = digits(text + 6, 2);
+    if (hours < 0 || hours > 23 || minutes < 0 || minutes > 59 || seconds < 0 || seconds > 59)
+        return NOT_MINE;
+    if (size > 8) {
+        fraction = text[8] == '.' ? digits(text + 9, size - 9) : -1;
+        if (fraction < 0)
+            return NOT_MINE;
+        fraction *= units[size - 9];
+    }
+    *usecs = ((hours * 60 + minutes) * 60 + seconds) * INT64_C(1000000) + fraction;
+    return DONE;
+}
+
+/* Microseconds since 1970-01-01 of "YYYY-MM-DD HH:MM:SS[.f]", with "+00" after it if `zoned`. */
+static int read_timestamp(const uint8_t *text, size_t size, int zoned, int64_t *usecs)
+{
     int64_t days;
 
     if (zoned) {
@@ -204,25 +227,10 @@ static int read_timestamp(const uint8_t *text, size_t size, int zoned, int64_t *
             return NOT_MINE;
         size -= 3;
     }
-    if (size != 19 && (size < 21 || size > 26))
+    if (size < 19 || text[10] != ' ' || read_clock(text + 11, size - 11, usecs) != DONE ||
+        read_date(text, &days) != DONE)
         return NOT_MINE;
-    if (text[10] != ' ' || text[13] != ':' || text[16] != ':')
-        return NOT_MINE;
-    hours = digits(text + 11, 2);
-    minutes = digits(text + 14, 2);
-    seconds = digits(text + 17, 2);
-    if (hours < 0 || hours > 23 || minutes < 0 || minutes > 59 || seconds < 0 || seconds > 59)
-        return NOT_MINE;
-    if (size > 19) {
-        fraction = text[19] == '.' ? digits(text + 20, size - 20) : -1;
-        if (fraction < 0)
-            return NOT_MINE;
-        fraction *= units[size - 20];
-    }
-    if (read_date(text, &days) != DONE)
-        return NOT_MINE;
-    *usecs = days * USECS_PER_DAY + ((hours * 60 + minutes) * 60 + seconds) * INT64_C(1000000) +
-             fraction;
+    *usecs += days * USECS_PER_DAY;
     return DONE;
 }
 

@@ -171,6 +171,7 @@ const Named conversions[] = {
     {"date", AS_DATE},
     {"timestamp", AS_TIMESTAMP},
     {"timestamptz", AS_TIMESTAMPTZ},
+    {"time", AS_CLOCK},
     {"text", AS_TEXT},
     {NULL, 0},
 };
@@ -218,6 +219,8 @@ int encode_value(Buffer *out, int code, int scale, const uint8_t *text, size_t s
     case AS_TIMESTAMP:
     case AS_TIMESTAMPTZ:
         return read_time(code, text, size, &number) == DONE ? put_long(out, number) : NOT_MINE;
+    case AS_CLOCK:
+        return read_clock(text, size, &number) == DONE ? put_long(out, number) : NOT_MINE;
     case AS_FLOAT:
     case AS_DOUBLE:
         return put_float(out, code, text, size);

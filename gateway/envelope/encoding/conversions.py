@@ -37,6 +37,7 @@ __all__ = [
     "EPOCH_SHIFT_US",
     "UncarriedError",
     "avro_date",
+    "avro_time",
     "avro_timestamp",
     "avro_timestamptz",
     "unscaled_decimal",
@@ -53,6 +54,7 @@ AVRO_DATE_INFINITY: Final = 2**31 - 1
 AVRO_TIMESTAMP_INFINITY: Final = 2**63 - 1
 """``infinity``; ``-infinity`` is -2**63. The last finite value that fits is one less."""
 
+_USECS_PER_DAY: Final = 86_400_000_000
 _MINUS_DATE: Final = -(2**31)
 _MINUS_TIMESTAMP: Final = -(2**63)
 _EXACT: Final = Context(prec=200)
@@ -91,6 +93,18 @@ def _since_1970(usecs: int) -> int:
             "a timestamp lies after 294247-01-10 04:00:54, the last that fits into 64 bits since"
             " 1970"
         )
+    return usecs
+
+
+def avro_time(text: bytes) -> int:
+    """Microseconds since midnight.
+
+    Raises:
+        UncarriedError: it is the end of the day.
+    """
+    usecs = parse_clock(text)
+    if usecs == _USECS_PER_DAY:
+        raise UncarriedError("24:00 cannot be carried by Avro's time-micros")
     return usecs
 
 
@@ -147,7 +161,7 @@ CONVERSIONS: Final[Mapping[str, Callable[[bytes], Any]]] = {
     "date": avro_date,
     "timestamp": avro_timestamp,
     "timestamptz": avro_timestamptz,
-    "clock": parse_clock,
+    "time": avro_time,
     "text": _text,
 }
 """Conversions of text to values of Avro types, by name in schemas/types.toml (and decimal)."""

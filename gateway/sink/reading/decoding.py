@@ -33,12 +33,14 @@ _LONGEST_REASON: Final = 300
 _OURS: Final = "pgsluice-"
 _EPOCH_DAYS: Final = 10_957
 _EPOCH_USECS: Final = 946_684_800_000_000
-_TIMES: Final[Mapping[tuple[str, str], Callable[[bytes], bytes]]] = {
-    ("int", "date"): datetimes.date,
-    ("long", "local-timestamp-micros"): datetimes.timestamp,
-    ("long", "timestamp-micros"): datetimes.timestamptz,
+_TIMES: Final[Mapping[tuple[str, str], tuple[Callable[[bytes], bytes], int, int]]] = {
+    ("int", "date"): (datetimes.date, 4, _EPOCH_DAYS),
+    ("long", "time-micros"): (datetimes.time, 8, 0),
+    ("long", "local-timestamp-micros"): (datetimes.timestamp, 8, _EPOCH_USECS),
+    ("long", "timestamp-micros"): (datetimes.timestamptz, 8, _EPOCH_USECS),
 }
-"""Logical types whose Python types lack some of PostgreSQL's values."""
+"""Logical types whose Python types lack some of PostgreSQL's values, or print them otherwise: how
+PostgreSQL's binary format reads, its size, and the difference of the epochs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +140,8 @@ def _shown(schema: Any) -> Any:
     return found
 
 
-def _as_text(show: Callable[[bytes], bytes], *, is_date: bool) -> Callable[..., str]:
+def _as_text(show: Callable[[bytes], bytes], size: int, epoch: int) -> Callable[..., str]:
     """Return a reader of a logical type for fastavro."""
-    size, epoch = (4, _EPOCH_DAYS) if is_date else (8, _EPOCH_USECS)
     infinite = {(1 << 8 * size - 1) - 1, -(1 << 8 * size - 1)}
 
     def read(number: int, *_: object) -> str:
@@ -151,5 +152,5 @@ def _as_text(show: Callable[[bytes], bytes], *, is_date: bool) -> Callable[..., 
     return read
 
 
-for (_kind, _logical), _show in _TIMES.items():
-    LOGICAL_READERS[f"{_kind}-{_OURS}{_logical}"] = _as_text(_show, is_date=_kind == "int")
+for (_kind, _logical), _read in _TIMES.items():
+    LOGICAL_READERS[f"{_kind}-{_OURS}{_logical}"] = _as_text(*_read)

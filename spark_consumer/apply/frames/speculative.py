@@ -21,8 +21,8 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
+from spark_consumer.kafka.avro_values import AVRO_OPTIONS
 from spark_consumer.kafka.batch_profile import (
-    AVRO_OPTIONS,
     IS_CHANGE,
     IS_MOVE,
     IS_REMOVAL,

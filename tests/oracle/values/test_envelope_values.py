@@ -17,9 +17,9 @@ import pytest
 
 from gateway.core.errors import ValueFormatError
 from gateway.envelope.canonical import compile_canonical_key
-from gateway.envelope.encoding.conversions import CONVERSIONS
 from gateway.envelope.encoding.encoders import compile_row_encoder
 from gateway.envelope.schema import TableSchema, describe
+from gateway.pgtypes.datetimes.iso import parse_clock
 from schemas.settings.tables import TypesTable
 from schemas.types import TYPES
 from tests.support.backends.servers import PostgresServer
@@ -31,6 +31,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.seeded]
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 DEFAULT = TypesTable()
+NATIVE = TypesTable(time="native")
 
 SESSION = """
     SET DateStyle = 'ISO'; SET IntervalStyle = 'postgres'; SET TimeZone = 'UTC';
@@ -158,12 +159,21 @@ CASES = [
     ),
     ("timestamptz", f"VALUES {TIMES}", "(extract(epoch FROM v) * 1000000)::int8"),
     (
+        "time",
+        "SELECT time '00:00' + random() * interval '86399 s' FROM generate_series(1, 300)",
+        "(extract(epoch FROM v) * 1000000)::int8",
+    ),
+    (
+        "time",
+        "VALUES ('00:00:00'), ('00:00:00.000001'), ('12:34:56.7'), ('23:59:59.999999')",
+        "(extract(epoch FROM v) * 1000000)::int8",
+    ),
+    (
         "timestamptz",
         "SELECT timestamptz '1900-01-01' + random() * interval '200 years'"
         " FROM generate_series(1, 300)",
         "(extract(epoch FROM v) * 1000000)::int8",
     ),
-    ("time", "VALUES ('24:00:00'), ('00:00:00.000001')", "v::text"),
     ("timetz", "VALUES ('12:00:00+05:30')", "v::text"),
     ("interval", "VALUES ('1 year 2 mons -3 days -04:05:06.7'), ('0')", "v::text"),
     ("int4[]", "VALUES ('{1,NULL,3}'), ('[0:1]={1,2}'), ('{}')", "v::text"),
@@ -179,7 +189,7 @@ CASES = [
 def test_a_value_means_what_postgresql_says(
     server: Connection, type_name: str, rows: str, meaning: str
 ) -> None:
-    schema = schema_of(server, type_name)
+    schema = schema_of(server, type_name, NATIVE)
     server.execute(f"CREATE TEMP TABLE given (v {type_name})")
     inner = f"INSERT INTO given SELECT v::text::{type_name} FROM ({rows}) AS r(v)"
     server.execute(inner if type_name != "bytea" else inner.replace("v::text::", "v::"))
@@ -201,6 +211,7 @@ def test_a_value_means_what_postgresql_says(
         ("timestamp", "294276-12-31 23:59:59.999999"),
         ("timestamptz", "294276-12-31 23:59:59.999999+00"),
         ("uuid", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
+        ("time", "24:00:00"),
     ],
 )
 def test_a_type_that_is_carried_as_text_has_every_value(
@@ -257,17 +268,22 @@ def test_the_infinities_are_beyond_every_finite_value(
     assert [read_back(schema, text) for (text,) in found] == [2**bits - 1, -(2**bits)]
 
 
-@pytest.mark.parametrize("type_name", ["timestamp", "timestamptz"])
-def test_a_timestamp_of_postgresqls_that_avro_cannot_hold_is_refused(
-    server: Connection, type_name: str
+@pytest.mark.parametrize(
+    ("type_name", "value", "message"),
+    [
+        ("timestamp", "294247-01-10 04:00:54.775807", "a timestamp lies after"),
+        ("timestamptz", "294247-01-10 04:00:54.775807+00", "a timestamp lies after"),
+        ("time", "24:00", "24:00 cannot be carried"),
+    ],
+)
+def test_a_time_of_postgresqls_that_avro_cannot_hold_is_refused(
+    server: Connection, type_name: str, value: str, message: str
 ) -> None:
-    schema = schema_of(server, type_name)
-    row = server.execute(
-        f"SELECT convert_to(('294247-01-10 04:00:54.775807'::{type_name})::text, 'UTF8')"
-    ).fetchone()
+    schema = schema_of(server, type_name, NATIVE)
+    row = server.execute(f"SELECT convert_to(('{value}'::{type_name})::text, 'UTF8')").fetchone()
     assert row is not None
 
-    with pytest.raises(ValueFormatError, match="a timestamp lies after"):
+    with pytest.raises(ValueFormatError, match=message):
         read_back(schema, row[0])
 
 
@@ -379,4 +395,4 @@ def test_a_clock_reads_as_the_microseconds_that_the_server_says(
         (values.split("|"),),
     ).fetchall()
 
-    assert [CONVERSIONS["clock"](text) for text, _ in found] == [usecs for _, usecs in found]
+    assert [parse_clock(text) for text, _ in found] == [usecs for _, usecs in found]

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import json
+from datetime import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StructField
+from pyspark.sql.types import StructField
 
 from gateway.envelope.schema import describe
 from schemas.settings.tables import TypesTable
 from schemas.types import TYPES
 from spark_consumer.kafka.decode import row_type
-from spark_consumer.values.conversions import CONVERSIONS, literal, printed_sql
+from spark_consumer.values.conversions import literal, printed_sql
+from tests.support.spark.direct import Direct
+from tests.support.spark.records import Col, StaticSchemas, TableTopic
 from tests.unit.envelope.columns import column, numeric
 
 if TYPE_CHECKING:
@@ -21,7 +24,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-CLOCKS = ("00:00:00", "00:00:00.000001", "12:34:56.7", "23:59:59.999999", "24:00:00")
+TIME = {"type": "long", "logicalType": "time-micros"}
+CLOCKS = ("00:00:00", "00:00:00.000001", "12:34:56.7", "23:59:59.999999", "10:00:00")
 OIDS = {name: oid for entry in TYPES for name, oid in entry.names.items()}
 VALUES = {
     "boolean": ("t", "f"),
@@ -51,7 +55,7 @@ def test_columns_become_what_the_table_says(spark: SparkSession) -> None:
         }
     )
     described = describe("public", "t", columns, types=types)
-    decoded = row_type(spark, json.dumps(described.value_schema))
+    decoded = row_type(spark, described.value_schema)
 
     assert [field.dataType.simpleString().partition("(")[0] for field in decoded] == [
         entry.spark for entry in TYPES
@@ -65,7 +69,7 @@ def test_what_postgresql_prints_is_read_and_printed_again(spark: SparkSession) -
         else column(f"c{number}", (OIDS[name], name))
         for number, name in enumerate(VALUES)
     ]
-    decoded = row_type(spark, json.dumps(describe("public", "t", columns).value_schema))
+    decoded = row_type(spark, describe("public", "t", columns).value_schema)
     fields = {
         name: StructField(field.name, field.dataType, True, {"comment": name})
         for name, field in zip(VALUES, decoded.fields, strict=True)
@@ -82,15 +86,23 @@ def test_what_postgresql_prints_is_read_and_printed_again(spark: SparkSession) -
     assert list(printed) == [text for _, text in given]
 
 
-def test_a_clock_is_read_and_printed_again(spark: SparkSession) -> None:
-    clock = CONVERSIONS["clock"]
-    row = spark.range(1).select(
-        *(clock.literal(text, LongType()).alias(f"v{n}") for n, text in enumerate(CLOCKS))
-    )
+@pytest.mark.parametrize("held", [True, False], ids=["driver", "frames"])
+def test_a_time_of_day_is_text_in_tables_and_their_keys(
+    spark: SparkSession, tmp_path: Path, held: bool
+) -> None:
+    columns = [Col("at", TIME, "time without time zone"), Col("t", TIME, "public.hour")]
+    topic = TableTopic(StaticSchemas(), "s.public.t", columns, ["at"])
+    table = Direct(spark, tmp_path, topic)
+    at = [time.fromisoformat(text) for text in CLOCKS]
 
-    printed = row.select(*(F.expr(clock.text(f"v{n}")) for n in range(len(CLOCKS)))).first()
+    topic.truncate(0x90, 0, snapshot="first")
+    for number in range(4):
+        topic.change("r", 0x90, 0, after={"at": at[number], "t": at[number + 1]})
+    table.apply(held=held)
+    topic.change("u", 0xA0, 0, after={"at": at[1], "t": None})
+    topic.rekey(0xA0, 1, before={"at": at[2]}, after={"at": at[4], "t": at[2]})
+    topic.change("d", 0xA0, 3, before={"at": at[3]})
+    table.apply(held=held)
 
-    assert printed is not None
-    assert tuple(printed) == CLOCKS
-    with pytest.raises(ValueError, match="not a time of day"):
-        clock.literal("12:00", LongType())
+    assert table.held == (2 if held else 0)
+    assert dict(table.rows()) == {CLOCKS[0]: CLOCKS[1], CLOCKS[1]: None, CLOCKS[4]: CLOCKS[2]}

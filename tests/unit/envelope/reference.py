@@ -13,7 +13,12 @@ from typing import Any
 
 import fastavro
 
-from gateway.envelope.encoding.conversions import avro_date, avro_timestamp, avro_timestamptz
+from gateway.envelope.encoding.conversions import (
+    avro_date,
+    avro_time,
+    avro_timestamp,
+    avro_timestamptz,
+)
 from gateway.envelope.schema import Field, TableSchema
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
 
@@ -31,6 +36,8 @@ def python_value(field: Field, value: ColumnValue) -> object:
             return avro_date(value)
         case "long", "local-timestamp-micros":
             return avro_timestamp(value)
+        case "long", "time-micros":
+            return avro_time(value)
         case "long", "timestamp-micros":
             return avro_timestamptz(value)
         case "int" | "long", "":

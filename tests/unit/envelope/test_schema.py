@@ -112,6 +112,7 @@ CHOSEN = {
     "timestamp": column("c", (1114, "timestamp without time zone")),
     "timestamptz": column("c", (1184, "timestamp with time zone")),
     "uuid": column("c", (2950, "uuid")),
+    "time": column("c", (1083, "time without time zone")),
 }
 
 

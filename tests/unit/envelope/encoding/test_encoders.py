@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from io import BytesIO
 from typing import Any
@@ -23,6 +23,7 @@ from gateway.envelope.encoding.encoders import (
 )
 from gateway.envelope.schema import TableSchema, describe
 from gateway.pgoutput.messages import UNCHANGED, BinaryValue, ColumnValue
+from schemas.settings.tables import TypesTable
 from tests.unit.envelope.columns import (
     BOOL,
     INT4,
@@ -48,8 +49,11 @@ def read(schema: dict[str, Any], data: bytes) -> Any:
     return datum
 
 
-def encode_one(column_: EnvelopeColumn, value: ColumnValue) -> Any:
-    schema = describe("public", "t", [column_])
+DEFAULT = TypesTable()
+
+
+def encode_one(column_: EnvelopeColumn, value: ColumnValue, types: TypesTable = DEFAULT) -> Any:
+    schema = describe("public", "t", [column_], types=types)
     data = compile_row_encoder(schema, [0])((value,))
     return read(value_record(schema), data)[schema.fields[0].name]
 
@@ -169,6 +173,24 @@ def test_nan_in_a_decimal_names_column_and_setting() -> None:
     assert "public.t, column price" in caught.value.message
     assert caught.value.hint is not None
     assert '[types.columns] "public.t.price" = "text"' in caught.value.hint
+
+
+CLOCK = (1083, "time without time zone")
+NATIVE = TypesTable(time="native")
+
+
+@pytest.mark.parametrize("text", [b"00:00:00", b"12:34:56.7", b"23:59:59.999999"])
+def test_a_time_of_day_is_microseconds_where_that_is_wanted(text: bytes) -> None:
+    assert encode_one(column("c", CLOCK), text) == text.decode()
+    assert encode_one(column("c", CLOCK), text, NATIVE) == time.fromisoformat(text.decode())
+
+
+def test_the_end_of_the_day_is_carried_as_text_only() -> None:
+    assert encode_one(column("c", CLOCK), b"24:00:00") == "24:00:00"
+    with pytest.raises(ValueFormatError, match=r"public\.t, column c: 24:00 cannot be") as caught:
+        encode_one(column("c", CLOCK), b"24:00:00", NATIVE)
+    assert caught.value.hint is not None
+    assert '[types.columns] "public.t.c" = "text"' in caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ record ColumnType(Kind kind, int precision, int scale) {
 
     private static final int INT_DIGITS = 9;
     private static final int LONG_DIGITS = 18;
+    private static final long MICROS = 1_000_000;
 
     /** Parses a type as Spark's {@code simpleString} writes it: {@code decimal(10,2)}. */
     static ColumnType of(String text) {
@@ -105,7 +106,7 @@ record ColumnType(Kind kind, int precision, int scale) {
             case FLOAT -> type == Schema.Type.FLOAT;
             case DOUBLE -> type == Schema.Type.FLOAT || type == Schema.Type.DOUBLE;
             case DECIMAL -> type == Schema.Type.BYTES && noted instanceof LogicalTypes.Decimal;
-            case STRING -> type == Schema.Type.STRING;
+            case STRING -> type == Schema.Type.STRING || noted instanceof LogicalTypes.TimeMicros;
             case BINARY -> type == Schema.Type.BYTES && noted == null;
             case DATE -> noted instanceof LogicalTypes.Date;
             case TIMESTAMP -> noted instanceof LogicalTypes.TimestampMicros;
@@ -122,16 +123,39 @@ record ColumnType(Kind kind, int precision, int scale) {
         return switch (kind) {
             case BIGINT -> ((Number) datum).longValue();
             case DOUBLE -> ((Number) datum).doubleValue();
-            case STRING -> datum instanceof Utf8 text
-                    ? Binary.fromConstantByteArray(
-                            Arrays.copyOf(text.getBytes(), text.getByteLength()))
-                    : Binary.fromString(datum.toString());
+            case STRING -> text(datum);
             case BINARY -> Binary.fromConstantByteArray(bytes((ByteBuffer) datum));
             case DECIMAL -> ofUnscaled(
                     new BigInteger(bytes((ByteBuffer) datum)),
                     ((LogicalTypes.Decimal) schema.getLogicalType()).getScale());
             default -> datum;
         };
+    }
+
+    private static Binary text(Object datum) {
+        if (datum instanceof Long usecs) {
+            return Binary.fromString(timeOfDay(usecs));
+        }
+        return datum instanceof Utf8 text
+                ? Binary.fromConstantByteArray(Arrays.copyOf(text.getBytes(), text.getByteLength()))
+                : Binary.fromString(datum.toString());
+    }
+
+    /** Prints microseconds since midnight as PostgreSQL does. */
+    private static String timeOfDay(long usecs) {
+        long seconds = usecs / MICROS;
+        String text = String.format(
+                Locale.ROOT,
+                "%02d:%02d:%02d.%06d",
+                seconds / 3600,
+                seconds / 60 % 60,
+                seconds % 60,
+                usecs % MICROS);
+        int end = text.length();
+        while (text.charAt(end - 1) == '0') {
+            end--;
+        }
+        return usecs % MICROS == 0 ? text.substring(0, 8) : text.substring(0, end);
     }
 
     private static byte[] bytes(ByteBuffer buffer) {
