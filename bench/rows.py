@@ -2,8 +2,8 @@
 
 From frames to records, in this process: assembling, routing, END markers. The table has seven
 columns, the changes are those of `bench.load` (83 inserts, 12 updates, 5 deletes in a hundred), in
-transactions of 1, 10 and 1,000 changes; 50 columns beside it. Times are the best of several
-rounds; only the ratios mean something on another machine.
+transactions of 1, 10 and 1,000 changes; 50 columns, and arrays, beside it. Times are the best of
+several rounds; only the ratios mean something on another machine.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from gateway.definitions.model import (
     ALL_OPERATIONS,
     Collation,
     Column,
+    Element,
     FilterClause,
     Operation,
     Plan,
@@ -33,6 +34,7 @@ from gateway.routing import Router, RoutingSettings
 from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.routing.row.native import why_not_built
 from gateway.transactions import Assembler, Event, Series, Transaction
+from schemas.settings.tables import TypeMode, TypesTable
 
 __all__ = ["run"]
 
@@ -41,6 +43,7 @@ _AT_ONCE = 2_000  # frames, as the gateway takes them
 CHANGES = 20_000
 SIZES = (1, 10, 1_000)
 _OID = 16384
+_TYPES = TypesTable()
 _C = Collation('pg_catalog."C"', deterministic=True, c_order=True)
 
 
@@ -58,6 +61,15 @@ def run() -> None:
     wide = [("id", 20, -1, "bigint"), *((f"c{n}", 25, -1, "text") for n in range(49))]
     rows = [(b"%d" % n, *(b"value %d" % (n * c) for c in range(49))) for n in range(1000)]
     _report("50 columns, transactions of 1,000", _router(wide, None), _load(wide, rows, 1_000))
+    lists = [*wide[:15], *((f"a{n}", 1007, -1, "integer[]") for n in range(5))]
+    rows = [
+        (*row[:15], *(b"{%d,NULL,%d}" % (n, n * c) for c in range(5))) for n, row in enumerate(rows)
+    ]
+    modes: tuple[TypeMode, ...] = ("text", "native")
+    for mode in modes:
+        types = TypesTable(arrays=mode)
+        title = f"20 columns, five of them arrays ({mode})"
+        _report(title, _router(lists, None, types), _load(lists, rows, 1_000))
 
 
 def _report(title: str, make: Any, frames: Sequence[bytes]) -> None:
@@ -96,9 +108,16 @@ def _route(router: Router, event: Event) -> None:
             pass
 
 
-def _router(columns: Sequence[tuple[str, int, int, str]], where: str | None) -> Any:
+def _router(
+    columns: Sequence[tuple[str, int, int, str]],
+    where: str | None,
+    types: TypesTable = _TYPES,
+) -> Any:
     described = tuple(
-        Column(n, i, oid, mod, text, oid, mod, "b", False, "", _C if oid == 25 else None)
+        Column(
+            *(n, i, oid, mod, text, oid, mod, "b", False, "", _C if oid == 25 else None),
+            element=Element(23, -1, "integer", "b") if text == "integer[]" else None,
+        )
         for i, (n, oid, mod, text) in enumerate(columns, 1)
     )
     table = Table(
@@ -115,7 +134,7 @@ def _router(columns: Sequence[tuple[str, int, int, str]], where: str | None) -> 
         (),
         (),
     )
-    settings = RoutingSettings("bench", "bench", "1", {"s.public.orders": 1})
+    settings = RoutingSettings("bench", "bench", "1", {"s.public.orders": 1}, types=types)
 
     def make() -> Router:
         return Router(RelationRoutes(plan, settings, FixedCatalog(), OneId()), settings)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any, Final
 
-__all__ = ["KEY_FORMS", "TYPES", "ColumnType", "of_column", "of_spark"]
+__all__ = ["ARRAY", "KEY_FORMS", "TYPES", "ColumnType", "of_column", "of_spark"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,6 +34,7 @@ class ColumnType:
         choice: Setting of ``[types]`` by which columns are carried as text instead; empty without
             one.
         decimal: Whether it is for columns whose precision and scale an Avro decimal can have.
+        array: Whether it is for arrays, whose items have an entry of their own.
         key: Name of the canonical form of a key column.
         label: Name of the family in docs/types.md.
         lost: Values that cannot be carried, for the same page.
@@ -48,6 +49,7 @@ class ColumnType:
     logical: str = ""
     choice: str = ""
     decimal: bool = False
+    array: bool = False
     key: str = "text"
     label: str = ""
     lost: str = ""
@@ -55,7 +57,7 @@ class ColumnType:
 
     @property
     def avro_type(self) -> str | dict[str, Any]:
-        """A new Avro schema of the type; of a decimal without precision and scale."""
+        """A new Avro schema, without a decimal's precision and scale, and an array's items."""
         return {"type": self.avro, "logicalType": self.logical} if self.logical else self.avro
 
 
@@ -71,6 +73,9 @@ def _read() -> tuple[tuple[ColumnType, ...], Mapping[str, str]]:
 
 TYPES, KEY_FORMS = _read()
 """Entries, the last of which fits every type, and a description of each canonical form of a key."""
+
+ARRAY: Final = next(entry for entry in TYPES if entry.array)
+"""Entry of all arrays that are carried as such."""
 
 _OTHER: Final = TYPES[-1]
 
@@ -119,6 +124,8 @@ def of_spark(spark: str, name: str) -> ColumnType:
             under it, and a column can be wider than its type: then the first entry with the type
             `spark` counts.
     """
+    if spark.startswith(f"{ARRAY.spark}<"):
+        return ARRAY
     spark, plain = spark.partition("(")[0], _MODIFIERS.sub("", name)
     if (found := _NAMED.get((spark, plain))) is not None:
         return found

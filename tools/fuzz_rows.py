@@ -27,6 +27,7 @@ from gateway.definitions.model import (
     ALL_OPERATIONS,
     Collation,
     Column,
+    Element,
     FilterClause,
     Operation,
     Plan,
@@ -55,7 +56,7 @@ _SCENE_CHANGES: Final = 400
 _BEFORE_1970: Final = -946_684_800_000_001
 """The last moment before 1970, as PostgreSQL counts."""
 
-_NATIVE: Final = TypesTable(time="native")
+_NATIVE: Final = TypesTable(time="native", arrays="native")
 _NOTHING: Final[frozenset[UnfitKind]] = frozenset()
 _EVERYTHING: Final[frozenset[UnfitKind]] = frozenset({"filter", "value", "size"})
 _FILTERS: Final = {
@@ -227,9 +228,11 @@ class RowFuzzer:
                 False,
                 "",
                 _C if oid in (25, 1042) else None,
+                element=None if item is None else Element(*KINDS[item][:2], item, "b"),
             )
             for n, kind in enumerate(kinds)
             for oid, mod, _ in [KINDS[kind]]
+            for item in [kind.removesuffix("[]") if kind.endswith("[]") else None]
         )
         names = [column.name for column in columns]
         identity = tuple(sorted(pick.sample(names, pick.randint(1, min(2, len(names))))))

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 __all__ = ["KINDS", "ODD"]
+
+_Draw: TypeAlias = Callable[[random.Random], bytes]
+_Kind: TypeAlias = tuple[int, int, _Draw]
+"""OID, modifier, and a function that draws a value."""
 
 ODD: Final = (
     *(b"", b"-", b"+5", b" 7", b"1_0", b"007", b"-0", b"NaN", b"Infinity", b"-Infinity", b"inf"),
@@ -24,6 +28,7 @@ ODD: Final = (
     ),
     *(b"9223372036854775807", b"-9223372036854775808", b"9223372036854775808", b"9" * 40),
     *(b"0044-03-15 BC", b"10000-01-01", b"2024-02-30", b"2023-02-29", b"0000-01-01", b"2024-1-1"),
+    *(b"{}", b"{1,2", b"{1}2}", b"{1,,2}", b'{"1}', b'{"1"x}', b"{1\\,2}", b"{1,}", b"{{1},{2}}"),
     *(b"24:00:00.0", b"12:00", b"12:00:60", b"12:00:00.1234567", b"12:00:00+00", b"-12:00:00"),
     *(b"2024-02-29 24:00:00", b"2024-02-29 23:59:60", b"2024-02-29 12:00:00.1234567"),
     *(b"2024-02-29 12:00:00+01", b"2024-02-29 12:00:00.5+05:30", b"294276-12-31 23:59:59.999999"),
@@ -59,7 +64,27 @@ def _decimal(pick: random.Random) -> bytes:
     return b"%d.%02d" % (pick.randint(-(10 ** pick.randint(0, 8)), 10**6), pick.randrange(100))
 
 
-KINDS: Final[Mapping[str, tuple[int, int, Callable[[random.Random], bytes]]]] = {
+def _array(kind: str) -> _Draw:
+    item = _SCALARS[kind][2]
+
+    def draw(pick: random.Random) -> bytes:
+        items = [_item(pick, item) for _ in range(pick.choice((0, 1, 1, 2, 3, 20)))]
+        text = b"{" + b",".join(items) + b"}"
+        return pick.choice((*(text,) * 20, b"{" + text + b"}", b"[0:0]={" + item(pick) + b"}"))
+
+    return draw
+
+
+def _item(pick: random.Random, item: _Draw) -> bytes:
+    chance = pick.random()
+    if chance < 0.15:
+        return b"NULL"
+    if chance < 0.18:
+        return pick.choice((b'"NULL"', b'""', b'"a\\"b\\\\c"', b'"{,}"', b'"x y"', b""))
+    return item(pick) if pick.random() < 0.7 else b'"' + item(pick) + b'"'
+
+
+_SCALARS: Final[Mapping[str, _Kind]] = {
     "bool": (16, -1, lambda pick: pick.choice((b"t", b"f"))),
     "int4": (23, -1, lambda pick: b"%d" % pick.randint(-(10 ** pick.randint(0, 9)), 20)),
     "int8": (20, -1, lambda pick: b"%d" % pick.randint(-5, 10 ** pick.randint(0, 18))),
@@ -81,4 +106,11 @@ KINDS: Final[Mapping[str, tuple[int, int, Callable[[random.Random], bytes]]]] = 
     "text": (25, -1, lambda pick: pick.choice((b"a", b"b", b"c", b"long " * 30))),
     "bpchar": (1042, -1, lambda pick: pick.choice((b"a", b"b")).ljust(pick.randint(1, 4))),
     "interval": (1186, -1, lambda pick: b"%d days" % pick.randrange(9)),
+}
+KINDS: Final[Mapping[str, _Kind]] = {
+    **_SCALARS,
+    "int4[]": (1007, -1, _array("int4")),
+    "numeric2[]": (1231, _SCALARS["numeric2"][1], _array("numeric2")),
+    "text[]": (1009, -1, _array("text")),
+    "time[]": (1183, -1, _array("time")),
 }

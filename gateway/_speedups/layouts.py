@@ -77,16 +77,19 @@ class Field(NamedTuple):
     """Field of a key or of a row.
 
     Attributes:
-        code: Conversion or canonical form (``CONVERSIONS``, ``KEY_FORMS``).
+        code: Conversion, of an array that of its items, or canonical form (``CONVERSIONS``,
+            ``KEY_FORMS``).
         column: Index of its column.
         scale: Scale of a decimal; 0 for other types.
         is_identity: Whether the column is part of the replica identity.
+        is_array: Whether it is an array.
     """
 
     code: int
     column: int
     scale: int
     is_identity: bool
+    is_array: bool
 
 
 class Decision(NamedTuple):

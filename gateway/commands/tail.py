@@ -140,6 +140,8 @@ def _shown(values: Mapping[str, Any]) -> str:
 def _text(value: object) -> str:
     if value is None:
         return "NULL"
+    if isinstance(value, list):
+        return f"{{{','.join(map(_text, value))}}}"
     text = value.hex() if isinstance(value, bytes) else str(value)
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST - 3]}..."

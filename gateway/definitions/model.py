@@ -129,6 +129,21 @@ class Collation:
 
 
 @dataclass(frozen=True, slots=True)
+class Element:
+    """Type of an array's items, under any domains.
+
+    Attributes:
+        type_name: ``format_type`` of the type that the array names, without a modifier.
+        type_kind: ``pg_type.typtype`` of that type.
+    """
+
+    type_oid: int
+    type_modifier: int
+    type_name: str
+    type_kind: str
+
+
+@dataclass(frozen=True, slots=True)
 class Column:
     """Column of a table in the source database; dropped columns are left out.
 
@@ -141,6 +156,8 @@ class Column:
             NULL. Source: ``attmissingval``.
         computed: Whether rows older than the column may have different values in it: it has a
             volatile default, an identity, or is generated.
+        element: Type of the items, if it is an array or a domain over one, with commas between
+            items in its text; else None.
     """
 
     name: str
@@ -156,6 +173,7 @@ class Column:
     collation: Collation | None
     missing: str | None = None
     computed: bool = False
+    element: Element | None = None
 
 
 @dataclass(frozen=True, slots=True)

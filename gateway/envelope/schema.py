@@ -14,10 +14,11 @@ from typing import Any, Final, Protocol
 
 from gateway.core.errors import SchemaError
 from gateway.core.names import avro_name
+from gateway.definitions.model import Element
 from gateway.definitions.tables.keys import KeyColumns
 from schemas import load
 from schemas.settings.tables import TYPE_CHOICES, TypesTable
-from schemas.types import ColumnType, of_column
+from schemas.types import ARRAY, ColumnType, of_column
 
 __all__ = [
     "ColumnLike",
@@ -57,6 +58,8 @@ class ColumnLike(Protocol):
     def missing(self) -> str | None: ...  # noqa: D102
     @property
     def computed(self) -> bool: ...  # noqa: D102
+    @property
+    def element(self) -> Element | None: ...  # noqa: D102
 
 
 class KeyKind(Enum):
@@ -79,6 +82,7 @@ class Field:
         type: How the type under any domains is carried.
         precision: Precision of a decimal; else 0.
         scale: Scale of a decimal; else 0.
+        item: Items of an array, without a name; else None.
     """
 
     column: str
@@ -86,6 +90,7 @@ class Field:
     type: ColumnType
     precision: int = 0
     scale: int = 0
+    item: Field | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +129,7 @@ def describe(
     Args:
         table_schema: The PostgreSQL schema the table is published under.
         table_name: The table.
-        columns: The published columns, in table order.
+        columns: The published columns, in table order. Arrays of the key are carried as text.
         key: See `gateway.definitions.tables.keys.key_of`; its columns must be among `columns`.
         types: Which columns are carried as text.
 
@@ -132,14 +137,19 @@ def describe(
         SchemaError: a column twice, or a key column that is not published.
     """
     where = f"{table_schema}.{table_name}"
-    fields = tuple(_field(c, types.native_of(f"{where}.{c.name}")) for c in columns)
+    native = {c.name: types.native_of(f"{where}.{c.name}") for c in columns}
+    in_key = {c.name: native[c.name] - {ARRAY.choice} for c in columns}
+    fields = tuple(
+        _field(c, (in_key if key and c.name in key else native)[c.name]) for c in columns
+    )
     by_column = {field.column: field for field in fields}
     if len(by_column) != len(fields):
         raise SchemaError(f"{where}: a column is named twice")
     key_kind = KeyKind.NONE
     key_fields: tuple[Field, ...] = ()
     if key == ():
-        key_kind, key_fields = KeyKind.WHOLE_ROW, fields
+        key_kind = KeyKind.WHOLE_ROW
+        key_fields = tuple(_field(c, in_key[c.name]) for c in columns)
     elif key is not None:
         if missing := [name for name in key if name not in by_column]:
             raise SchemaError(
@@ -161,15 +171,25 @@ def describe(
 
 
 def _field(column: ColumnLike, native: Collection[str]) -> Field:
+    name = avro_name(column.name)
+    if column.element is not None and ARRAY.choice in native:
+        item = _typed("", "", column.element, native)
+        return Field(column.name, name, ARRAY, item=item)
     modifier = column.base_type_modifier if column.type_kind == "d" else column.type_modifier
-    precision, scale = _precision_and_scale(modifier)
-    fits = modifier >= 4 and precision <= MAX_DECIMAL_PRECISION and 0 <= scale <= precision
+    kind = Element(column.base_type_oid, modifier, column.type_name, column.type_kind)
+    return _typed(column.name, name, kind, native)
+
+
+def _typed(column: str, name: str, kind: Element, native: Collection[str]) -> Field:
+    """Return the field of a column, or of an array's items, that is no array itself."""
+    precision, scale = _precision_and_scale(kind.type_modifier)
+    fits = kind.type_modifier >= 4 and 0 <= scale <= precision <= MAX_DECIMAL_PRECISION
     # Only a superuser can make a base type, so nobody else can give one the name of an extension's.
-    extension = column.type_name if column.type_kind == "b" else ""
-    found = of_column(column.base_type_oid, extension, native=native, decimal=fits)
+    extension = kind.type_name if kind.type_kind == "b" else ""
+    found = of_column(kind.type_oid, extension, native=native, decimal=fits)
     if not found.decimal:
         precision = scale = 0
-    return Field(column.name, avro_name(column.name), found, precision, scale)
+    return Field(column, name, found, precision, scale)
 
 
 def has_choice(column: ColumnLike) -> bool:
@@ -188,6 +208,8 @@ def _precision_and_scale(type_modifier: int) -> tuple[int, int]:
 
 def _avro_type(field: Field) -> str | dict[str, Any]:
     avro = field.type.avro_type
+    if field.item is not None:
+        return {"type": avro, "items": ["null", _avro_type(field.item)]}
     if field.type.decimal and isinstance(avro, dict):
         return {**avro, "precision": field.precision, "scale": field.scale}
     return avro

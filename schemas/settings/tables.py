@@ -220,6 +220,9 @@ class TypesTable:
     time: TypeMode = "text"
     """`time` as Avro `time-micros`, which has no 24:00, or as text."""
 
+    arrays: TypeMode = "text"
+    """Arrays as Avro arrays, which have one dimension, or as text."""
+
     columns: Mapping[str, TypeMode] = field(default_factory=dict, hash=False)
     """Single columns that differ from the above: from `schema.table.column` to `native` or
     `text`."""

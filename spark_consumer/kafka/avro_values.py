@@ -75,7 +75,18 @@ def _decode(
 def _differing(record: Mapping[str, Any], place: str) -> Iterator[tuple[str, str]]:
     """Yield the fields that tables store otherwise than Spark decodes them, with the SQL."""
     for field in record["fields"]:
-        kinds = field["type"] if isinstance(field["type"], list) else [field["type"]]
-        for kind in kinds:
-            if isinstance(kind, dict) and kind.get("logicalType") == "time-micros":
-                yield field["name"], clock_sql(f"{place}`{field['name']}`")
+        value = f"{place}`{field['name']}`"
+        if (sql := _stored(field["type"], value)) != value:
+            yield field["name"], sql
+
+
+def _stored(kind: object, value: str) -> str:
+    """Return the SQL of a decoded value as tables store it."""
+    if isinstance(kind, list):
+        kind = next((one for one in kind if one != "null"), "null")
+    if isinstance(kind, dict) and kind.get("logicalType") == "time-micros":
+        return clock_sql(value)
+    if isinstance(kind, dict) and kind["type"] == "array":
+        item = _stored(kind["items"], "one")
+        return value if item == "one" else f"transform({value}, one -> {item})"
+    return value

@@ -21,9 +21,9 @@ __all__ = ["parsed_schema"]
 
 _LONGEST: Final = 4 * 1024 * 1024
 _DEEPEST: Final = 8
-"""Depth of records, arrays and unions in one another; an envelope has four."""
+"""Depth of records, arrays and unions in one another; an envelope has seven."""
 _MOST: Final = 20_000
-"""Types in a schema; a table has at most 1,600 columns, each a union of two."""
+"""Types in a schema; a table has at most 1,600 columns, each of seven at most."""
 _LARGEST_FIXED: Final = 256
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _PRIMITIVE: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")

@@ -13,15 +13,26 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from pyspark.sql import Column as Expr
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructField
+from pyspark.sql.types import ArrayType, DataType, StructField
 
+from schemas.array_text import array_items
 from schemas.types import of_spark
 
-__all__ = ["CONVERSIONS", "Conversion", "clock_sql", "days", "literal", "micros", "printed_sql"]
+__all__ = [
+    "CONVERSIONS",
+    "Conversion",
+    "array_text",
+    "clock_sql",
+    "days",
+    "literal",
+    "micros",
+    "printed_sql",
+]
 
 _DATE: Final = r"(\d{4,})-(\d\d)-(\d\d)"
 _CLOCK: Final = r"(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?"
@@ -70,8 +81,14 @@ def printed_sql(value: str, field: StructField) -> str:
 
 
 def _of(field: StructField) -> Conversion:
-    name = field.metadata.get("comment", "")
-    return CONVERSIONS[of_spark(field.dataType.simpleString(), name).conversion]
+    return _conversion(field.dataType, field.metadata.get("comment", ""))
+
+
+def _conversion(kind: DataType, name: str) -> Conversion:
+    if isinstance(kind, ArrayType):
+        item = _conversion(kind.elementType, name.removesuffix("[]"))
+        return Conversion(partial(_array_literal, item), partial(array_text, item.text))
+    return CONVERSIONS[of_spark(kind.simpleString(), name).conversion]
 
 
 def days(text: str) -> int:
@@ -136,6 +153,29 @@ def _bytea_literal(text: str, kind: DataType) -> Expr:
     if (found := _IS_BYTES.fullmatch(text)) is None:
         raise ValueError("not a bytea")
     return F.lit(bytearray.fromhex(found[1])).cast(kind)
+
+
+def _array_literal(item: Conversion, text: str, kind: DataType) -> Expr:
+    assert isinstance(kind, ArrayType)
+    items = (None if one is None else one.decode() for one in array_items(text.encode()))
+    made = (F.lit(None) if one is None else item.literal(one, kind.elementType) for one in items)
+    return F.array(*made).cast(kind)
+
+
+def array_text(item: Callable[[str], str], value: str) -> str:
+    """Return Spark SQL of an array's text; `item` returns that of the text of an item."""
+    texts = f"transform({value}, one -> {item('one')})"
+    return f"concat('{{', array_join(transform({texts}, one -> {_item_text('one')}), ','), '}}')"
+
+
+def _item_text(text: str) -> str:
+    """Return SQL of a text as PostgreSQL prints it in an array."""
+    escaped = rf"""regexp_replace({text}, r'(["\\])', r'\\$1')"""
+    quotes = rf"""{text} = '' OR upper({text}) = 'NULL' OR {text} RLIKE r'["\\{{}},\s]'"""
+    return (
+        f"CASE WHEN {text} IS NULL THEN 'NULL' WHEN {quotes}"
+        f" THEN concat('\"', {escaped}, '\"') ELSE {text} END"
+    )
 
 
 def _as_string(value: str) -> str:
@@ -216,5 +256,5 @@ CONVERSIONS: Final[Mapping[str, Conversion]] = {
     "time": Conversion(_cast, _as_string),
     "text": Conversion(_cast, _as_string),
 }
-"""Conversions by name in schemas/types.toml. Floats are an exception: Java formats them differently
-than the server."""
+"""Conversions by name in schemas/types.toml, without that of arrays. Floats are an exception: Java
+formats them differently than the server."""

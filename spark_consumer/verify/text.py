@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, TypeAlias
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, DoubleType, FloatType, StructField
+from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructField
 
+from schemas.array_text import array_items
 from spark_consumer.names import quoted
-from spark_consumer.values.conversions import printed_sql
+from spark_consumer.values.conversions import array_text, printed_sql
 
 __all__ = ["Row", "digest", "mark", "marks", "plain_text", "row_digest_sql", "shown", "value_text"]
 
@@ -37,7 +39,15 @@ def value_text(text: str, kind: DataType) -> str:
         case DoubleType():
             (bits,) = struct.unpack(">q", struct.pack(">d", float(text)))
             return str(bits)
+        case ArrayType(elementType=FloatType() | DoubleType() as item):
+            return _each(text, partial(value_text, kind=item))
     return text
+
+
+def _each(array: str, convert: Callable[[str], str]) -> str:
+    """Return the text of an array of numbers, each of which is converted."""
+    items = (None if one is None else one.decode() for one in array_items(array.encode()))
+    return f"{{{','.join('NULL' if one is None else convert(one) for one in items)}}}"
 
 
 def plain_text(text: str, kind: DataType) -> str:
@@ -47,6 +57,8 @@ def plain_text(text: str, kind: DataType) -> str:
             return repr(struct.unpack(">f", struct.pack(">i", int(text)))[0])
         case DoubleType():
             return repr(struct.unpack(">d", struct.pack(">q", int(text)))[0])
+        case ArrayType(elementType=FloatType() | DoubleType() as item):
+            return _each(text, partial(plain_text, kind=item))
     return text
 
 
@@ -114,8 +126,14 @@ def _bits(value: str, java: str, method: str) -> str:
 def text_sql(value: str, field: StructField) -> str:
     """Return Spark SQL of the text of a column's value."""
     match field.dataType:
-        case FloatType():
-            return _bits(value, "java.lang.Float", "floatToIntBits")
-        case DoubleType():
-            return _bits(value, "java.lang.Double", "doubleToLongBits")
+        case FloatType() | DoubleType() as kind:
+            return _bits_of(kind, value)
+        case ArrayType(elementType=FloatType() | DoubleType() as item):
+            return array_text(partial(_bits_of, item), value)
     return printed_sql(value, field)
+
+
+def _bits_of(kind: FloatType | DoubleType, value: str) -> str:
+    if isinstance(kind, FloatType):
+        return _bits(value, "java.lang.Float", "floatToIntBits")
+    return _bits(value, "java.lang.Double", "doubleToLongBits")

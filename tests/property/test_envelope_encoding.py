@@ -16,10 +16,12 @@ from gateway.core.names import (
     avro_name,
     topic_part,
 )
+from gateway.definitions.model import Element
 from gateway.envelope.canonical import compile_canonical_key
 from gateway.envelope.encoding.encoders import compile_key_encoder, compile_row_encoder
 from gateway.envelope.schema import TableSchema, describe
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
+from schemas.settings.tables import TypesTable
 from tests.unit.envelope.columns import EnvelopeColumn
 from tests.unit.envelope.names import identifier_of, topic_part_of
 from tests.unit.envelope.reference import encode_key_slowly, encode_row_slowly
@@ -54,11 +56,38 @@ def _timestamp_text(value: datetime) -> str:
     return text + (f".{value.microsecond:06d}".rstrip("0") if value.microsecond else "")
 
 
+ARRAY_OIDS = {16: 1000, 23: 1007, 1700: 1231, 25: 1009, 1083: 1183}
+
+
+def _printed(text: bytes) -> bytes:
+    """An item as array_out prints it: always within quotes, which PostgreSQL reads as well."""
+    return b'"' + text.replace(b"\\", b"\\\\").replace(b'"', b'\\"') + b'"'
+
+
+@st.composite
+def arrays(draw: st.DrawFn) -> Case:
+    items = draw(
+        st.one_of(*(st.lists(one, max_size=20) for one in (times, texts, decimals(), integers)))
+    )
+    oid, modifier = (items[0][0], items[0][1]) if items else (23, -1)
+    items = [item for item in items if item[:2] == (oid, modifier)]
+    gone = draw(st.lists(st.booleans(), min_size=len(items), max_size=len(items)))
+    shown = [b"NULL" if no else _printed(i[3]) for no, i in zip(gone, items, strict=True)]
+    values = [None if no else i[2] for no, i in zip(gone, items, strict=True)]
+    return ARRAY_OIDS[oid], modifier, values, b"{" + b",".join(shown) + b"}"
+
+
 sent_or_not: list[ColumnValue] = [b"sent", b"sent", None, UNCHANGED]
 
+integers = st.integers(-(2**31), 2**31 - 1).map(lambda v: _case(23, v, str(v)))
+texts = utf8.map(lambda v: _case(25, v, v))
+times = st.times().map(lambda v: _case(1083, v, v.isoformat()))
+
 cases = st.one_of(
+    st.deferred(arrays),
+    times,
     st.booleans().map(lambda v: _case(16, v, "t" if v else "f")),
-    st.integers(-(2**31), 2**31 - 1).map(lambda v: _case(23, v, str(v))),
+    integers,
     st.integers(-(2**63), 2**63 - 1).map(lambda v: _case(20, v, str(v))),
     st.floats(allow_nan=False).map(
         lambda v: _case(701, v, repr(v).replace("inf", "Infinity")),
@@ -74,15 +103,22 @@ cases = st.one_of(
         lambda v: _case(1184, v.replace(tzinfo=UTC), _timestamp_text(v) + "+00"),
     ),
     st.uuids().map(lambda v: _case(2950, v, str(v))),
-    utf8.map(lambda v: _case(25, v, v)),
+    texts,
 )
 # A range of dates that fastavro gives back as datetime.date; others are in tests/oracle.
 assert date.min.year == 1
 
 
+ITEM_OIDS = {array: item for item, array in ARRAY_OIDS.items()}
+NATIVE = TypesTable(time="native", arrays="native")
+
+
 def _columns(drawn: Sequence[Case]) -> list[EnvelopeColumn]:
     return [
-        EnvelopeColumn(f"c{n}", oid, modifier, "a type", oid, modifier, "b")
+        EnvelopeColumn(
+            *(f"c{n}", oid, modifier, "a type", oid, modifier, "b"),
+            element=Element(ITEM_OIDS[oid], modifier, "a type", "b") if oid in ITEM_OIDS else None,
+        )
         for n, (oid, modifier, _, _) in enumerate(drawn)
     ]
 
@@ -111,7 +147,7 @@ def test_a_row_is_encoded_as_the_reference_does_and_read_back(
             max_size=len(drawn),
         )
     )
-    schema = describe("public", "t", _columns(drawn))
+    schema = describe("public", "t", _columns(drawn), types=NATIVE)
     row: list[ColumnValue] = [None] * len(drawn)
     for index, (_, _, _, text), gone in zip(indexes, drawn, absent, strict=True):
         row[index] = text if isinstance(gone, bytes) else gone
@@ -128,7 +164,8 @@ def test_a_row_is_encoded_as_the_reference_does_and_read_back(
 @given(st.lists(cases, min_size=1, max_size=4))
 def test_a_key_is_encoded_as_the_reference_does_and_read_back(drawn: list[Case]) -> None:
     columns = _columns(drawn)
-    schema = describe("public", "t", columns, tuple(column.name for column in columns))
+    key = tuple(column.name for column in columns)
+    schema = describe("public", "t", columns, key, types=NATIVE)
     indexes = range(len(drawn))
     row = [text for _, _, _, text in drawn]
 
@@ -137,7 +174,8 @@ def test_a_key_is_encoded_as_the_reference_does_and_read_back(drawn: list[Case])
     assert encoded == encode_key_slowly(schema, indexes, row)
     assert schema.key_schema is not None
     assert _read(schema.key_schema, encoded) == {
-        f"c{n}": value for n, (_, _, value, _) in enumerate(drawn)
+        f"c{n}": text.decode() if oid in ITEM_OIDS else value
+        for n, (oid, _, value, text) in enumerate(drawn)
     }
 
 

@@ -212,6 +212,12 @@ int has_unchanged(const Table *table, const Value *values)
     return 0;
 }
 
+static int put_field(Buffer *out, const Field *field, const Value *value)
+{
+    return (field->is_array ? encode_array : encode_value)(out, field->code, field->scale,
+                                                           value->text, value->size);
+}
+
 int put_row(Buffer *out, const Fields *fields, const Value *values, int identity_only)
 {
     for (Py_ssize_t i = 0; i < fields->count; i++) {
@@ -226,7 +232,7 @@ int put_row(Buffer *out, const Fields *fields, const Value *values, int identity
         }
         if (put_bytes(out, "\x02", 1) != DONE)
             return FAILED;
-        got = encode_value(out, field->code, field->scale, value->text, value->size);
+        got = put_field(out, field, value);
         if (got != DONE)
             return got;
     }
@@ -247,7 +253,7 @@ int put_key(Buffer *out, const Group *group, const Value *values)
             return FAILED;
         if (value->kind == VALUE_NULL)
             continue;
-        got = encode_value(out, field->code, field->scale, value->text, value->size);
+        got = put_field(out, field, value);
         if (got != DONE)
             return got;
     }

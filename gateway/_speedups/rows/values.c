@@ -231,6 +231,87 @@ int encode_value(Buffer *out, int code, int scale, const uint8_t *text, size_t s
     }
 }
 
+/* The place after an item that begins at `at`: of a comma or a brace. */
+static size_t item_end(const uint8_t *text, size_t size, size_t at)
+{
+    if (at < size && text[at] == '"') {
+        for (at++; at < size && text[at] != '"'; at++)
+            if (text[at] == '\\')
+                at++;
+        return at + 1;
+    }
+    while (at < size && text[at] != ',' && text[at] != '}')
+        at++;
+    return at;
+}
+
+/* An item within quotes that has escapes. */
+static int put_escaped(Buffer *out, int code, int scale, const uint8_t *text, size_t size)
+{
+    uint8_t *plain = PyMem_Malloc(size > 0 ? size : 1);
+    size_t used = 0;
+    int got;
+
+    if (plain == NULL) {
+        PyErr_NoMemory();
+        return FAILED;
+    }
+    for (size_t i = 0; i < size; i++) {
+        if (text[i] == '\\')
+            i++;
+        plain[used++] = text[i];
+    }
+    got = encode_value(out, code, scale, plain, used);
+    PyMem_Free(plain);
+    return got;
+}
+
+static int put_item(Buffer *out, int code, int scale, const uint8_t *text, size_t size)
+{
+    if (size == 4 && memcmp(text, "NULL", 4) == 0)
+        return put_bytes(out, "\x00", 1);
+    if (put_bytes(out, "\x02", 1) != DONE)
+        return FAILED;
+    if (size > 0 && text[0] == '"') {
+        if (memchr(text, '\\', size) != NULL)
+            return put_escaped(out, code, scale, text + 1, size - 2);
+        return encode_value(out, code, scale, text + 1, size - 2);
+    }
+    for (size_t i = 0; i < size; i++)
+        if (text[i] == '"' || text[i] == '\\' || text[i] == '{')
+            return NOT_MINE;
+    return size > 0 ? encode_value(out, code, scale, text, size) : NOT_MINE;
+}
+
+/* An array of one dimension, "{1,NULL,3}", in one block of items that may be null. */
+int encode_array(Buffer *out, int code, int scale, const uint8_t *text, size_t size)
+{
+    int64_t items = 0;
+    size_t at, end;
+
+    if (size < 2 || text[0] != '{' || text[size - 1] != '}')
+        return NOT_MINE;
+    if (size == 2)
+        return put_long(out, 0);
+    for (at = 1; at < size; at = end + 1) {
+        end = item_end(text, size, at);
+        if (end >= size || text[end] != (end == size - 1 ? '}' : ','))
+            return NOT_MINE;
+        items++;
+    }
+    if (put_long(out, items) != DONE)
+        return FAILED;
+    for (at = 1; at < size; at = end + 1) {
+        int got;
+
+        end = item_end(text, size, at);
+        got = put_item(out, code, scale, text + at, end - at);
+        if (got != DONE)
+            return got;
+    }
+    return put_long(out, 0);
+}
+
 int is_canonical_code(int code)
 {
     return is_named(key_forms, code);

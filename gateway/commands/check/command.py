@@ -18,6 +18,7 @@ from gateway.commands.check.tables import (
     type_findings,
 )
 from gateway.commands.check.topics import kafka_findings, owner_findings, topic_findings
+from gateway.commands.check.values import value_findings
 from gateway.commands.schemas import CollectedSchemas, routes_of
 from gateway.config import Settings
 from gateway.core.display import lines_shown, say
@@ -129,6 +130,7 @@ def _source_findings(
     yield from filter_findings(routes, settings)
     yield from table_findings(plan)
     yield from type_findings(plan, settings.types)
+    yield from guarded("values", lambda: value_findings(connection, settings, plan))
     yield from rights_findings(connection, plan, facts)
     yield from event_trigger_findings(connection, definitions)
     if settings.filters.pushdown:

@@ -17,6 +17,7 @@ from gateway.core.watermark import CopyState
 from gateway.definitions.model import (
     Collation,
     Column,
+    Element,
     FilterClause,
     Operation,
     Plan,
@@ -347,5 +348,7 @@ def _publish(state: CopyState, item: Mapping[str, Any], relation_oid: int) -> Pu
 
 def _column(values: Sequence[Any]) -> Column:
     attributes = dict(zip((field.name for field in fields(Column)), values, strict=True))
-    collation = attributes.pop("collation")
-    return Column(**attributes, collation=None if collation is None else Collation(*collation))
+    for name, kind in (("collation", Collation), ("element", Element)):
+        if attributes[name] is not None:
+            attributes[name] = kind(*attributes[name])
+    return Column(**attributes)

@@ -28,6 +28,7 @@ from gateway.pgtypes.datetimes.iso import (
     parse_timestamp,
     parse_timestamptz,
 )
+from schemas.array_text import NotPlainError, array_items
 
 __all__ = [
     "AVRO_DATE_INFINITY",
@@ -164,7 +165,8 @@ CONVERSIONS: Final[Mapping[str, Callable[[bytes], Any]]] = {
     "time": avro_time,
     "text": _text,
 }
-"""Conversions of text to values of Avro types, by name in schemas/types.toml (and decimal)."""
+"""Conversions of text to values of Avro types, by name in schemas/types.toml; decimal and array
+depend on more than the text."""
 
 
 def _write_boolean(value: bool) -> bytes:
@@ -185,11 +187,25 @@ _WRITERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
 
 def value_encoder(field: Field) -> ValueEncoder:
     """Return the function for a field's values."""
+    if field.item is not None:
+        return partial(_array, value_encoder(field.item))
     if field.type.decimal:
         return partial(_decimal, field.precision, field.scale)
     write = _WRITERS[field.type.avro]
     read = CONVERSIONS[field.type.conversion]
     return lambda text: write(read(text))
+
+
+def _array(item: ValueEncoder, text: bytes) -> bytes:
+    """One block of items that may be null."""
+    try:
+        items = array_items(text)
+    except NotPlainError as error:
+        raise UncarriedError(f"an array cannot be carried by an Avro array: {error}") from None
+    if not items:
+        return b"\x00"
+    encoded = (b"\x00" if one is None else b"\x02" + item(one) for one in items)
+    return encode_long(len(items)) + b"".join(encoded) + b"\x00"
 
 
 def _decimal(precision: int, scale: int, text: bytes) -> bytes:

@@ -236,7 +236,12 @@ def _compile(
                 )
         raise error
 
-    namespace = {**_NAMESPACE, "explain": explain}
+    arrays = {
+        f"array_p{number}": value_encoder(field)
+        for number, (field, _) in enumerate(steps)
+        if field.item is not None
+    }
+    namespace = {**_NAMESPACE, **arrays, "explain": explain}
     source = encoder_source(steps, union=union, absent=absent)
     exec(compile(source, f"<encoder of {schema}>", "exec"), namespace)  # noqa: S102 - see module
     encode: RowEncoder = namespace["encode"]

@@ -3,7 +3,7 @@
 Text in, text out: which Python stands for which conversion and Avro type. A conversion without
 statements of its own is called by its name. `encoders` compiles it, with the names used here bound
 to the tables and functions they mean. Names beginning with ``U_`` put the branch index of
-``["null", T]`` in front.
+``["null", T]`` in front; ``array_p0`` encodes an array of the first column.
 """
 
 from __future__ import annotations
@@ -86,6 +86,8 @@ def _conversion(field: Field, head: str, text: str, prefix: str) -> list[str]:
             return _timestamp(conversion, head, text, prefix)
         case "decimal":
             return _decimal(field, head, text, prefix)
+        case "array":
+            return [f"{head} = {'U + ' if prefix else ''}array_{head}({text})"]
     read = f"read_{conversion}({text})"
     match field.type.avro:
         case "int" | "long":

@@ -233,23 +233,28 @@ def _projection(
     encoder = route.encoder
     schema, position = (
         encoder.schema,
-        dict(zip(encoder.schema.fields, encoder.indexes, strict=True)),
+        {f.name: index for f, index in zip(encoder.schema.fields, encoder.indexes, strict=True)},
     )
     canonical: tuple[layouts.Field, ...] | None = None
-    if any(field.type.conversion not in compiled.CONVERSIONS for field in schema.fields):
+    if any(_scalar(field).type.conversion not in compiled.CONVERSIONS for field in schema.fields):
         return None
     if route.canonical is not None:
         if any(field.type.key not in compiled.KEY_FORMS for field in schema.key_fields):
             return None
         canonical = tuple(
-            layouts.Field(compiled.KEY_FORMS[field.type.key], position[field], 0, True)
+            layouts.Field(compiled.KEY_FORMS[field.type.key], position[field.name], 0, True, False)
             for field in schema.key_fields
         )
 
     def field(described: Field) -> layouts.Field:
-        code = compiled.CONVERSIONS[described.type.conversion]
-        is_identity = described.column in encoder.identity
-        return layouts.Field(code, position[described], described.scale, is_identity)
+        scalar = _scalar(described)
+        return layouts.Field(
+            code=compiled.CONVERSIONS[scalar.type.conversion],
+            column=position[described.name],
+            scale=scalar.scale,
+            is_identity=described.column in encoder.identity,
+            is_array=described.item is not None,
+        )
 
     key: tuple[layouts.Field, ...] | None = None
     if schema.key_kind is not KeyKind.NONE:
@@ -270,6 +275,11 @@ def _projection(
         updating=updating,
         deleting=deleting,
     )
+
+
+def _scalar(field: Field) -> Field:
+    """Return what has the conversion: the items of an array."""
+    return field if field.item is None else field.item
 
 
 def _target(target: Target) -> layouts.Target:

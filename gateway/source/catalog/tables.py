@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import psycopg
 
-from gateway.definitions.model import Collation, Column, Table
+from gateway.definitions.model import Collation, Column, Element, Table
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.source.catalog.partition_trees import tree_of
 from gateway.source.catalog.shape_queries import read_shapes
@@ -72,14 +72,68 @@ _TYPES: Final = """
       UNION ALL
         SELECT w.type_oid, t.typbasetype, t.typtypmod
         FROM walk AS w JOIN pg_catalog.pg_type AS t ON t.oid = w.base_oid WHERE t.typtype = 'd')
-    SELECT t.oid, t.typtype::pg_catalog.text, t.typcollation, w.base_oid, w.base_modifier
+    SELECT t.oid, t.typtype::pg_catalog.text, t.typcollation, w.base_oid, w.base_modifier,
+        pg_catalog.format_type(t.oid, NULL), e.oid
     FROM pg_catalog.pg_type AS t
     LEFT JOIN (walk AS w JOIN pg_catalog.pg_type AS b ON b.oid = w.base_oid AND b.typtype <> 'd')
         ON w.type_oid = t.oid
+    LEFT JOIN (pg_catalog.pg_type AS a JOIN pg_catalog.pg_type AS e
+            ON e.oid = a.typelem AND e.typarray = a.oid AND e.typdelim = ',')
+        ON a.oid = coalesce(w.base_oid, t.oid)
     WHERE t.oid = ANY(%(types)s)"""
 
-_Types = Mapping[int, tuple[str, int, int | None, int | None]]
 _Connection = psycopg.Connection[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _TypeRow:
+    """A type in the catalog.
+
+    Attributes:
+        base_oid: OID of the type under any domains; None if it is no domain.
+        base_modifier: Modifier that the domains give it; None if it is no domain.
+        name: Name without modifiers.
+        element_oid: OID of the type of the items, if the base type is an array; else None.
+    """
+
+    kind: str
+    collation: int
+    base_oid: int | None
+    base_modifier: int | None
+    name: str
+    element_oid: int | None
+
+
+class _Types:
+    """Types by OID, with those of the items of arrays."""
+
+    def __init__(self, connection: _Connection, oids: set[int]) -> None:
+        self.rows = _read_types(connection, oids)
+        found = (row.element_oid for row in self.rows.values())
+        elements = {oid for oid in found if oid is not None}
+        self._elements = _read_types(connection, elements) if elements else {}
+
+    def described(self, type_oid: int, modifier: int) -> dict[str, Any]:
+        """Return the attributes of a column that follow from its type and modifier."""
+        row = self.rows[type_oid]
+        modifier = modifier if row.base_modifier is None else row.base_modifier
+        return {
+            "base_type_oid": type_oid if row.base_oid is None else row.base_oid,
+            "base_type_modifier": modifier,
+            "type_kind": row.kind,
+            "element": self._element(row.element_oid, modifier),
+        }
+
+    def _element(self, oid: int | None, modifier: int) -> Element | None:
+        if oid is None or oid not in self._elements:
+            return None
+        row = self._elements[oid]
+        return Element(
+            oid if row.base_oid is None else row.base_oid,
+            modifier if row.base_modifier is None else row.base_modifier,
+            row.name,
+            row.kind,
+        )
 
 
 def read_tables_by_oid(connection: _Connection, oids: Iterable[int]) -> dict[int, Table]:
@@ -132,14 +186,13 @@ def _read_columns(
     connection: _Connection, wanted: list[int]
 ) -> tuple[Mapping[int, list[Column]], Mapping[int, set[str]]]:
     rows = connection.execute(_COLUMNS, (wanted,)).fetchall()
-    types = _read_types(connection, {row[3] for row in rows})
+    types = _Types(connection, {row[3] for row in rows})
     collations = _read_collations(connection, {row[8] for row in rows})
     columns: dict[int, list[Column]] = defaultdict(list)
     toast: dict[int, set[str]] = defaultdict(set)
     for row in rows:
         relation, name, number, type_oid, modifier, shown, not_null, generated, coll = row[:9]
         long, missing, computed = row[9:]
-        kind, _, base_oid, base_modifier = types[type_oid]
         columns[relation].append(
             Column(
                 name=name,
@@ -147,9 +200,7 @@ def _read_columns(
                 type_oid=type_oid,
                 type_modifier=modifier,
                 type_name=shown,
-                base_type_oid=type_oid if base_oid is None else base_oid,
-                base_type_modifier=modifier if base_modifier is None else base_modifier,
-                type_kind=kind,
+                **types.described(type_oid, modifier),
                 not_null=not_null,
                 generated=generated,
                 collation=collations.get(coll),
@@ -232,10 +283,10 @@ def describe_column(
 
     None: the type is gone as well.
     """
-    types = _read_types(connection, {type_oid})
-    if type_oid not in types:
+    types = _Types(connection, {type_oid})
+    if type_oid not in types.rows:
         return None
-    kind, collation, base_oid, base_modifier = types[type_oid]
+    collation = types.rows[type_oid].collation
     shown = connection.execute(
         "SELECT pg_catalog.format_type(%s, %s)", (type_oid, type_modifier)
     ).fetchone()
@@ -246,9 +297,7 @@ def describe_column(
         type_oid=type_oid,
         type_modifier=type_modifier,
         type_name=shown[0],
-        base_type_oid=type_oid if base_oid is None else base_oid,
-        base_type_modifier=type_modifier if base_modifier is None else base_modifier,
-        type_kind=kind,
+        **types.described(type_oid, type_modifier),
         not_null=False,
         generated="",
         collation=_read_collations(connection, {collation}).get(collation),
@@ -272,10 +321,9 @@ def _identity(
             return ()
 
 
-def _read_types(connection: _Connection, oids: set[int]) -> _Types:
-    """Kind, collation, base type and its modifier, by OID; the last two None but for domains."""
+def _read_types(connection: _Connection, oids: Collection[int]) -> dict[int, _TypeRow]:
     rows = connection.execute(_TYPES, {"types": sorted(oids)})
-    return {oid: (kind, collation, base, modifier) for oid, kind, collation, base, modifier in rows}
+    return {oid: _TypeRow(*attributes) for oid, *attributes in rows}
 
 
 def _read_collations(connection: _Connection, oids: set[int]) -> dict[int, Collation]:

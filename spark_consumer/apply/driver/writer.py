@@ -100,6 +100,8 @@ class SmallWriter:
         ContractError: a record is not what its schemas say.
         """
         assert isinstance(epoch.records, HeldRecords)
+        if any(column.spark_type.partition("(")[0] not in _KINDS for column in columns):
+            raise NotSmallError
         fields = self._fields(columns, epoch) if recreate else None
         files = table.data_files(found, SMALL_TABLE_BYTES, fields)
         if files is None or files.cells > _CELLS:
@@ -218,8 +220,6 @@ def _equality(column: ColumnPlan, key: KeyLayout | None) -> str:
 
 def _fits(written: str, stored: str) -> bool:
     """Whether values of a type become those of a column without a conversion by Spark."""
-    if stored.partition("(")[0] not in _KINDS:
-        return False
     if written == stored or (written, stored) in (("int", "bigint"), ("float", "double")):
         return True
     narrow, wide = _DECIMAL.fullmatch(written), _DECIMAL.fullmatch(stored)

@@ -61,6 +61,21 @@ def test_columns_of_the_types_table_for_which_it_decides_nothing(
     assert "public.wide.n" not in said
 
 
+def test_values_that_avro_cannot_carry_are_found_in_the_tables(
+    scene: Callable[..., Scene], database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE wide (a int PRIMARY KEY, t time, i int[], j int[])")
+        connection.execute("INSERT INTO wide VALUES (1, '24:00', '{{1,2}}', '{1}')")
+    s = scene(PLAIN, types={"time": "native", "arrays": "native"})
+
+    said = s.cli("check").out
+
+    assert "table public.wide: column t has 24:00, which Avro cannot carry: the gateway" in said
+    assert "table public.wide: column i has arrays of several dimensions" in said
+    assert "column j" not in said
+
+
 def test_a_progress_topic_of_several_partitions(
     scene: Callable[..., Scene], database: Database, kafka: str
 ) -> None:

@@ -113,7 +113,7 @@ def test_binary_and_text_streams_make_the_same_records(
                 f"{PUBLICATIONS} {TYPED_PUBLICATIONS}"
                 f"CREATE SUBSCRIPTION {name} CONNECTION '' PUBLICATION {published}"
                 f" WITH (copy_data = false, binary = {binary});",
-                {"gateway": {"name": "same"}, "types": {"time": "native"}},
+                {"gateway": {"name": "same"}, "types": {"time": "native", "arrays": "native"}},
             )
         try:
             for name, project in projects.items():

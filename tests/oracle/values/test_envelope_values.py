@@ -20,18 +20,18 @@ from gateway.envelope.canonical import compile_canonical_key
 from gateway.envelope.encoding.encoders import compile_row_encoder
 from gateway.envelope.schema import TableSchema, describe
 from gateway.pgtypes.datetimes.iso import parse_clock
+from gateway.source.catalog.tables import describe_table
 from schemas.settings.tables import TypesTable
 from schemas.types import TYPES
 from tests.support.backends.servers import PostgresServer
 from tests.support.run.seeds import setseed
-from tests.unit.envelope.columns import EnvelopeColumn
 
 pytestmark = [pytest.mark.postgres, pytest.mark.seeded]
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 DEFAULT = TypesTable()
-NATIVE = TypesTable(time="native")
+NATIVE = TypesTable(time="native", arrays="native")
 
 SESSION = """
     SET DateStyle = 'ISO'; SET IntervalStyle = 'postgres'; SET TimeZone = 'UTC';
@@ -51,31 +51,28 @@ def server(postgres: PostgresServer) -> Iterator[Connection]:
 def schema_of(server: Connection, type_name: str, types: TypesTable = DEFAULT) -> TableSchema:
     """Describe a table with one column of the type, from the catalog."""
     server.execute(f"CREATE TEMP TABLE probe (v {type_name})")
-    row = server.execute(
-        """
-        SELECT atttypid::int8, atttypmod, format_type(atttypid, atttypmod), typtype::text
-        FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid
-        WHERE attrelid = 'probe'::regclass AND attname = 'v'
-        """
-    ).fetchone()
+    row = server.execute("SELECT 'probe'::regclass::oid::int8").fetchone()
     assert row is not None
+    table = describe_table(server, row[0])
+    assert table is not None
     server.execute("DROP TABLE probe")
-    oid, modifier, text, typtype = row
-    return describe(
-        "public",
-        "probe",
-        [EnvelopeColumn("v", oid, modifier, text, oid, modifier, typtype)],
-        ("v",),
-        types=types,
-    )
+    key = None if table.columns[0].element is not None else ("v",)
+    return describe("public", "probe", table.columns, key, types=types)
+
+
+def plain(avro: Any) -> Any:
+    """A type without the logical types of times."""
+    if isinstance(avro, list):
+        return [plain(one) for one in avro]
+    if isinstance(avro, dict) and avro["type"] == "array":
+        return {**avro, "items": plain(avro["items"])}
+    return avro["type"] if isinstance(avro, dict) and avro["logicalType"] != "decimal" else avro
 
 
 def read_back(schema: TableSchema, text: bytes) -> Any:
     """Encode a value and let fastavro read it; the logical types of times are left off."""
     data = compile_row_encoder(schema, [0])((text,))
-    avro = schema.value_schema["fields"][0]["type"][1]["fields"][0]["type"][1]
-    if isinstance(avro, dict) and avro["logicalType"] != "decimal":
-        avro = avro["type"]
+    avro = plain(schema.value_schema["fields"][0]["type"][1]["fields"][0]["type"][1])
     source = BytesIO(data)
     assert source.read(1) == b"\x02"
     value = fastavro.schemaless_reader(source, fastavro.parse_schema(avro), None)
@@ -176,7 +173,23 @@ CASES = [
     ),
     ("timetz", "VALUES ('12:00:00+05:30')", "v::text"),
     ("interval", "VALUES ('1 year 2 mons -3 days -04:05:06.7'), ('0')", "v::text"),
-    ("int4[]", "VALUES ('{1,NULL,3}'), ('[0:1]={1,2}'), ('{}')", "v::text"),
+    ("int4[]", "VALUES ('{1,NULL,3}'), ('{}'), ('{-2147483648,2147483647}')", "v"),
+    ("numeric(10,2)[]", "VALUES ('{1.10,NULL,-0.01}'), ('{99999999.99}')", "v"),
+    ("text[]", r"""VALUES ('{"a \"b\\",NULL,"NULL","",",","{x}",é}'), (E'{"a\nb"}')""", "v"),
+    (
+        "text[]",
+        "SELECT array_agg(chr((1 + random() * 300)::int)) FROM generate_series(1, 400)"
+        " GROUP BY generate_series % 20",
+        "v",
+    ),
+    (
+        "time[]",
+        "VALUES ('{00:00,12:34:56.7}'), ('{NULL}')",
+        "ARRAY(SELECT (extract(epoch FROM x) * 1000000)::int8 FROM unnest(v) AS x)",
+    ),
+    ("numeric[]", "VALUES ('{NaN,1.00,NULL}')", "v::text[]"),
+    ("box[]", "VALUES ('{(1,1),(0,0);(2,2),(1,1)}')", "v::text"),
+    ("int2vector", "VALUES ('1 2 3')", "v::text"),
     ("int4range", "VALUES ('[1,5)'), ('empty')", "v::text"),
     ("bit(3)", "VALUES (B'101')", "v::text"),
     ("money", "VALUES ('12.34')", "v::text"),
@@ -212,6 +225,7 @@ def test_a_value_means_what_postgresql_says(
         ("timestamptz", "294276-12-31 23:59:59.999999+00"),
         ("uuid", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
         ("time", "24:00:00"),
+        ("int4[]", "[0:1]={1,2}"),
     ],
 )
 def test_a_type_that_is_carried_as_text_has_every_value(
@@ -274,9 +288,13 @@ def test_the_infinities_are_beyond_every_finite_value(
         ("timestamp", "294247-01-10 04:00:54.775807", "a timestamp lies after"),
         ("timestamptz", "294247-01-10 04:00:54.775807+00", "a timestamp lies after"),
         ("time", "24:00", "24:00 cannot be carried"),
+        ("time[]", "{12:00,24:00}", "24:00 cannot be carried"),
+        ("int4[]", "{{1,2},{3,4}}", "more than one dimension"),
+        ("int4[]", "[0:1]={1,2}", "a lower bound other than 1"),
+        ("numeric(4,2)[]", "{1,NaN}", "NaN or infinity cannot be carried"),
     ],
 )
-def test_a_time_of_postgresqls_that_avro_cannot_hold_is_refused(
+def test_a_value_of_postgresqls_that_avro_cannot_hold_is_refused(
     server: Connection, type_name: str, value: str, message: str
 ) -> None:
     schema = schema_of(server, type_name, NATIVE)

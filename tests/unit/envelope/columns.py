@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from gateway.definitions.model import Element
+
 INT4 = (23, "integer")
 INT8 = (20, "bigint")
 TEXT = (25, "text")
@@ -25,6 +27,7 @@ class EnvelopeColumn:
     attnum: int = 0
     missing: str | None = None
     computed: bool = False
+    element: Element | None = None
 
 
 def column(

@@ -21,6 +21,7 @@ from gateway.envelope.encoding.conversions import (
 )
 from gateway.envelope.schema import Field, TableSchema
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
+from schemas.array_text import array_items
 
 __all__ = ["encode_key_slowly", "encode_row_slowly", "python_value", "row_datum"]
 
@@ -29,6 +30,8 @@ def python_value(field: Field, value: ColumnValue) -> object:
     """Return what fastavro takes for a value; dates and times are integers since 1970."""
     if value is None or value is UNCHANGED:
         return None
+    if field.item is not None:
+        return [python_value(field.item, one) for one in array_items(value)]
     match field.type.avro, field.type.logical:
         case "boolean", _:
             return {b"t": True, b"f": False}[value]

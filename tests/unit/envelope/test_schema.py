@@ -10,7 +10,7 @@ import pytest
 
 import schemas
 from gateway.core.errors import SchemaError
-from gateway.definitions.model import Column, Table
+from gateway.definitions.model import Column, Element, Table
 from gateway.definitions.tables.keys import key_of
 from gateway.envelope.schema import describe, has_choice
 from gateway.pgoutput.messages import ReplicaIdentity
@@ -113,6 +113,7 @@ CHOSEN = {
     "timestamptz": column("c", (1184, "timestamp with time zone")),
     "uuid": column("c", (2950, "uuid")),
     "time": column("c", (1083, "time without time zone")),
+    "arrays": replace(column("c", (1007, "integer[]")), element=Element(23, -1, "integer", "b")),
 }
 
 
@@ -138,6 +139,54 @@ def test_a_type_becomes_a_string_where_its_setting_or_its_columns_says_so(choice
     assert avro_of(column_, replace(as_native, columns={"public.t.d": "text"})) == native
     assert avro_of(column_, replace(as_text, columns={"public.t.c": "native"})) == native
     assert has_choice(column_)
+
+
+NATIVE = TypesTable(time="native", arrays="native")
+
+
+@pytest.mark.parametrize(
+    ("element", "items"),
+    [
+        (Element(23, -1, "integer", "b"), "int"),
+        (Element(1700, (10 << 16 | 2) + 4, "numeric", "b"), {
+            "type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2
+        }),
+        (Element(1700, -1, "numeric", "b"), "string"),
+        (Element(1083, -1, "hour", "d"), {"type": "long", "logicalType": "time-micros"}),
+        (Element(65_000, -1, "mood", "e"), "string"),
+        (Element(1007, -1, "counts", "d"), "string"),
+    ],
+)  # fmt: skip
+def test_items_of_an_array_may_be_null_and_are_what_their_own_type_is(
+    element: Element, items: Any
+) -> None:
+    array = replace(column("c", (65_001, "an array")), element=element)
+
+    assert avro_of(array, NATIVE) == {"type": "array", "items": ["null", items]}
+    assert avro_of(array, TypesTable(columns={"public.t.c": "text"})) == "string"
+
+
+def test_items_follow_the_choice_of_their_own_type() -> None:
+    instants = replace(
+        column("c", (1185, "timestamptz[]")),
+        element=Element(1184, -1, "timestamp with time zone", "b"),
+    )
+    types = TypesTable(arrays="native", timestamptz="text")
+
+    assert avro_of(instants, types) == {"type": "array", "items": ["null", "string"]}
+
+
+def test_an_array_in_a_key_is_text() -> None:
+    array = CHOSEN["arrays"]
+
+    keyed = describe("public", "t", [array], ("c",), types=NATIVE)
+    whole = describe("public", "t", [array], (), types=NATIVE)
+
+    assert keyed.key_schema is not None and whole.key_schema is not None
+    assert keyed.key_schema["fields"][0]["type"] == "string"
+    assert value_fields(keyed.value_schema)[0]["type"] == ["null", "string"]
+    assert whole.key_schema["fields"][0]["type"] == ["null", "string"]
+    assert value_fields(whole.value_schema)[0]["type"][1]["type"] == "array"
 
 
 def test_a_type_without_a_setting_is_carried_in_one_way() -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import fastavro
 import pytest
 
+from gateway.definitions.model import Element
 from gateway.envelope.canonical import KEY_FORMS as GATEWAY_FORMS
 from gateway.envelope.encoding.conversions import CONVERSIONS, value_encoder
 from gateway.envelope.schema import describe
 from gateway.routing.row.native import ROWS
 from schemas.settings.tables import TYPE_CHOICES, TypesTable
-from schemas.types import KEY_FORMS, TYPES, ColumnType, of_column, of_spark
+from schemas.types import ARRAY, KEY_FORMS, TYPES, ColumnType, of_column, of_spark
 from spark_consumer.values.conversions import CONVERSIONS as JOB_CONVERSIONS
 from spark_consumer.values.keys import KEY_FORMS as JOB_FORMS
 from tests.unit.envelope.columns import EnvelopeColumn, column, numeric
@@ -30,6 +32,8 @@ each_entry = pytest.mark.parametrize("entry", TYPES, ids=[name_of(t) for t in TY
 def column_of(entry: ColumnType) -> EnvelopeColumn:
     if entry.decimal:
         return numeric("c", 10, 2)
+    if entry.array:
+        return replace(column("c", (1007, "integer[]")), element=Element(23, -1, "integer", "b"))
     return column("c", (next(iter(entry.names.values()), 65_000), name_of(entry)))
 
 
@@ -50,7 +54,7 @@ def test_every_choice_is_a_setting_and_every_setting_a_choice() -> None:
 
 
 def test_the_last_entry_alone_fits_every_type() -> None:
-    assert all(entry.names or entry.extension for entry in NAMED)
+    assert all(entry.names or entry.extension or entry.array for entry in NAMED)
     assert (OTHER.names, OTHER.extension, OTHER.spark) == ({}, (), "string")
 
 
@@ -65,18 +69,24 @@ def test_an_entry_is_found_by_oid_and_by_name(entry: ColumnType) -> None:
 
 @each_entry
 def test_the_gateway_has_what_an_entry_names(entry: ColumnType) -> None:
-    schema = describe("public", "t", [column_of(entry)], ("c",), types=types_of(entry))
+    key = None if entry.array else ("c",)
+    schema = describe("public", "t", [column_of(entry)], key, types=types_of(entry))
 
     assert schema.fields[0].type is entry
     fastavro.parse_schema(schema.value_schema)
     value_encoder(schema.fields[0])
-    assert entry.conversion in CONVERSIONS or (entry.conversion == "decimal") is entry.decimal
+    assert entry.conversion in CONVERSIONS or entry.decimal or entry.array
     assert entry.key in KEY_FORMS
+
+
+def test_an_array_is_found_by_its_spark_type() -> None:
+    assert of_spark("array<decimal(10,2)>", "numeric(10,2)[]") is ARRAY
+    assert of_spark("array<int>", "public.counts") is ARRAY
 
 
 @each_entry
 def test_the_spark_job_has_what_an_entry_names(entry: ColumnType) -> None:
-    assert entry.conversion in JOB_CONVERSIONS
+    assert entry.conversion in JOB_CONVERSIONS or entry.array
     assert entry.key in JOB_FORMS or entry.spark != "string" or entry.key in ("printed", "jsonb")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from pyspark.sql.types import (
+    ArrayType,
     DataType,
     DecimalType,
     IntegerType,
@@ -24,6 +25,8 @@ KINDS: dict[str, DataType] = {
     "text": TEXT,
     "character varying(3)": TEXT,
     "character(3)": TEXT,
+    "character varying(5)[]": ArrayType(TEXT),
+    "character varying(2)[]": ArrayType(TEXT),
     "numeric(10,2)": DecimalType(10, 2),
     "numeric(12,2)": DecimalType(12, 2),
     "numeric(10,1)": DecimalType(10, 1),
@@ -134,6 +137,11 @@ def test_what_can_be_known_is_followed(
             r"'a' became character\(3\), it was text",
         ),
         (
+            [column("a", "character varying(5)[]", 1)],
+            [column("a", "character varying(2)[]", 1)],
+            r"'a' became character varying\(2\)\[\], it was character varying\(5\)\[\]",
+        ),
+        (
             [A, column("b", number=2), column("c", number=3)],
             [A, column("c", number=2), column("b", number=3)],
             "'b' and others have exchanged their names",
@@ -151,6 +159,7 @@ def test_what_can_be_known_is_followed(
         "another type",
         "a scale cut off",
         "padded",
+        "an array of text cut off",
         "two that change places",
         "one that is not in the catalog",
         "one that is no longer in the catalog",
