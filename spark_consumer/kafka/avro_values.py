@@ -6,78 +6,74 @@ Most are what Spark makes of Avro. A time of day is a number to Spark, and text 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
+from pyspark.sql import Column as Expr
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
+from spark_consumer.kafka.layout import row_record
 from spark_consumer.values.conversions import clock_sql
 
-__all__ = ["AVRO_OPTIONS", "decode_key", "decode_value"]
+__all__ = ["AVRO_OPTIONS", "decode"]
 
 # CORRECTED: PostgreSQL's calendar is proleptic Gregorian, as Spark's.
 AVRO_OPTIONS: Final = {"mode": "FAILFAST", "datetimeRebaseMode": "CORRECTED"}
 
 
-def decode_value(
-    frame: DataFrame,
-    column: str,
-    body: str,
-    schema: Mapping[str, Any],
+def decode(
+    records: DataFrame,
+    value: Mapping[str, Any],
+    key: Mapping[str, Any] | None = None,
+    *,
     reader: Mapping[str, Any] | None = None,
 ) -> DataFrame:
-    """Add a column with the envelopes whose Avro is in another.
+    """Add the column `e` with the envelopes in `value_body`, and `key` with the keys in `key_body`.
 
     Args:
-        frame: Frame with the column `body`.
-        column: Name of the new column.
-        body: Name of the column of Avro.
-        schema: Writer schema.
-        reader: Schema with some of its fields; None for all of them.
+        records: Frame with these columns.
+        value: Writer schema of the values.
+        key: Writer schema of the keys; None to leave them out.
+        reader: Schema with some of the envelope's fields; None for all of them.
+
+    Raises:
+        ContractError: the schema of the values is not an envelope.
     """
-    row = next(
-        kind
-        for field in schema["fields"]
-        if field["name"] == "before"
-        for kind in field["type"]
-        if isinstance(kind, dict)
-    )
-    return _decode(frame, column, body, schema, reader, row, ("before.", "after."))
+    decoded = {"e": _avro("value_body", value, reader)}
+    stored: dict[str, Expr] = {}
+    row = row_record(value)
+    for side in ("before", "after"):
+        if (sql := _stored_record(row, f"e.{side}")) is not None:
+            stored["e"] = stored.get("e", F.col("e")).withField(side, F.expr(sql))
+    if key is not None:
+        decoded["key"] = _avro("key_body", key)
+        if (sql := _stored_record(key, "key")) is not None:
+            stored["key"] = F.expr(sql)
+    records = records.withColumns(decoded)
+    return records.withColumns(stored) if stored else records
 
 
-def decode_key(frame: DataFrame, column: str, body: str, schema: Mapping[str, Any]) -> DataFrame:
-    """Add a column with the keys whose Avro is in another; see `decode_value`."""
-    return _decode(frame, column, body, schema, None, schema, ("",))
-
-
-def _decode(
-    frame: DataFrame,
-    column: str,
-    body: str,
-    schema: Mapping[str, Any],
-    reader: Mapping[str, Any] | None,
-    record: Mapping[str, Any],
-    places: tuple[str, ...],
-) -> DataFrame:
+def _avro(body: str, schema: Mapping[str, Any], reader: Mapping[str, Any] | None = None) -> Expr:
     options = AVRO_OPTIONS
     if reader is not None:
         options = AVRO_OPTIONS | {"avroSchema": json.dumps(reader)}
-    frame = frame.withColumn(column, from_avro(F.col(body), json.dumps(schema), options))
-    stored = F.col(column)
-    for place in places:
-        for name, sql in _differing(record, f"{column}.{place}"):
-            stored = stored.withField(f"{place}{name}", F.expr(sql))
-    return frame.withColumn(column, stored)
+    return from_avro(F.col(body), json.dumps(schema), options)
 
 
-def _differing(record: Mapping[str, Any], place: str) -> Iterator[tuple[str, str]]:
-    """Yield the fields that tables store otherwise than Spark decodes them, with the SQL."""
-    for field in record["fields"]:
-        value = f"{place}`{field['name']}`"
-        if (sql := _stored(field["type"], value)) != value:
-            yield field["name"], sql
+def _stored_record(record: Mapping[str, Any], value: str) -> str | None:
+    """Return the SQL of a decoded record as tables store it; None if it is decoded that way.
+
+    The record is built once as a whole: a `withField` of one field in it would contain the
+    expression before it twice.
+    """
+    decoded = {f["name"]: f"{value}.`{f['name']}`" for f in record["fields"]}
+    stored = {f["name"]: _stored(f["type"], decoded[f["name"]]) for f in record["fields"]}
+    if stored == decoded:
+        return None
+    fields = ", ".join(f"'{name}', {sql}" for name, sql in stored.items())
+    return f"IF({value} IS NULL, NULL, named_struct({fields}))"
 
 
 def _stored(kind: object, value: str) -> str:

@@ -33,7 +33,7 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StructType
 
 from schemas.headers import HEADERS
-from spark_consumer.kafka.avro_values import AVRO_OPTIONS, decode_key, decode_value
+from spark_consumer.kafka.avro_values import AVRO_OPTIONS, decode
 from spark_consumer.kafka.batch_profile import Piece, of_piece
 from spark_consumer.kafka.layout import ColumnPlan, KeyLayout
 from spark_consumer.kafka.registry import Schemas
@@ -162,8 +162,8 @@ def wire(records: DataFrame) -> DataFrame:
 
 def row_type(spark: SparkSession, value_schema: Mapping[str, Any]) -> StructType:
     """Return the type of a table's rows, decoded and as tables store them, without a job."""
-    empty = spark.createDataFrame([], "v binary")
-    envelope = decode_value(empty, "e", "v", value_schema).schema["e"].dataType
+    empty = spark.createDataFrame([], "value_body binary")
+    envelope = decode(empty, value_schema).schema["e"].dataType
     assert isinstance(envelope, StructType)
     after = envelope["after"].dataType
     assert isinstance(after, StructType)
@@ -240,11 +240,12 @@ def _piece(
     schemas: Schemas,
 ) -> DataFrame:
     value_schema = schemas.schema(piece.value_id)
-    decoded = records.where(of_piece(piece.key_id, piece.value_id))
-    decoded = decode_value(decoded, "e", "value_body", value_schema, _needed(value_schema))
+    key_schema = None
     if key is not None:
         assert piece.key_id is not None
-        decoded = decode_key(decoded, "key", "key_body", schemas.schema(piece.key_id))
+        key_schema = schemas.schema(piece.key_id)
+    mine = records.where(of_piece(piece.key_id, piece.value_id))
+    decoded = decode(mine, value_schema, key_schema, reader=_needed(value_schema))
     sent = row_type(records.sparkSession, value_schema)
     keys = set(key.fields) if key is not None else set()
 

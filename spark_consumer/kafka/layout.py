@@ -19,6 +19,7 @@ __all__ = [
     "KeyLayout",
     "Layout",
     "key_layout",
+    "row_record",
     "value_layout",
 ]
 
@@ -83,35 +84,46 @@ class KeyLayout:
     fields: tuple[str, ...]
 
 
+def row_record(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the record of `before` and `after` in an envelope's schema.
+
+    Raises:
+        ContractError: it is no envelope.
+    """
+    try:
+        fields = {field["name"]: field for field in schema["fields"]}
+        record: Mapping[str, Any] = next(
+            kind for kind in fields["before"]["type"] if isinstance(kind, dict)
+        )
+        if record["name"] not in fields["after"]["type"] or "fields" not in record:
+            raise KeyError("after")
+    except (KeyError, TypeError, StopIteration) as error:
+        raise ContractError(
+            f"the schema {schema.get('namespace', '')}.{schema.get('name', '')} is not an envelope",
+            hint="see schemas/envelope.avsc",
+        ) from error
+    return record
+
+
 def value_layout(schema: Mapping[str, Any]) -> Layout:
-    """Read the columns from an envelope's schema; `before` and `after` are one record type.
+    """Read the columns from an envelope's schema.
 
     Raises:
         ContractError: it is no envelope.
         TableError: two columns differ only by case, which Spark does not distinguish, or a column
             has a name that Delta reserves.
     """
-    try:
-        fields = {field["name"]: field for field in schema["fields"]}
-        record = next(kind for kind in fields["before"]["type"] if isinstance(kind, dict))
-        if record["name"] not in fields["after"]["type"]:
-            raise KeyError("after")
-        columns = tuple(
-            Column(
-                field["name"],
-                field.get("pg_column", field["name"]),
-                field.get("pg_type", ""),
-                field.get("pg_missing"),
-                field.get("pg_attnum"),
-                field.get("pg_computed", False),
-            )
-            for field in record["fields"]
+    columns = tuple(
+        Column(
+            field["name"],
+            field.get("pg_column", field["name"]),
+            field.get("pg_type", ""),
+            field.get("pg_missing"),
+            field.get("pg_attnum"),
+            field.get("pg_computed", False),
         )
-    except (KeyError, TypeError, StopIteration) as error:
-        raise ContractError(
-            f"the schema {schema.get('namespace', '')}.{schema.get('name', '')} is not an envelope",
-            hint="see schemas/envelope.avsc",
-        ) from error
+        for field in row_record(schema)["fields"]
+    )
     seen: dict[str, str] = {}
     for column in columns:
         if column.name.lower() in _OF_DELTA:

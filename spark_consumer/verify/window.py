@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from spark_consumer.errors import TransientConsumerError
-from spark_consumer.kafka.avro_values import decode_key, decode_value
+from spark_consumer.kafka.avro_values import decode
 from spark_consumer.kafka.batch_profile import Piece, of_piece, survey
 from spark_consumer.kafka.decode import read_offsets, row_type, wire
 from spark_consumer.kafka.layout import Layout, key_layout, value_layout
@@ -173,16 +173,15 @@ def _decoded(
         & (F.col("op") != "t")
         & ~((F.col("op") == "d") & F.col("rekey").eqNullSafe("old"))
     )
-    mine = decode_value(mine, "e", "value_body", schema)
-    if key:
-        mine = decode_key(mine, "k", "key_body", _key_schema(piece, schemas, layout, key))
+    key_schema = _key_schema(piece, schemas, layout, key) if key else None
+    mine = decode(mine, schema, key_schema)
     sent = row_type(spark, schema)
     marked = _Marked(columns, fields, sent, key)
     moved = "(op = 'c' AND rekey <=> 'new')"
     if key:
         old = f"IF({moved}, {marked.array(key, 'e.before')}, NULL)"
-        row = marked.array(columns.names, "e.after", keys="k")
-        own = marked.array(key, "k")
+        row = marked.array(columns.names, "e.after", keys="key")
+        own = marked.array(key, "key")
     else:
         old = f"IF(op IN ('u', 'd') OR {moved}, {marked.array(columns.names, 'e.before')}, NULL)"
         row = marked.array(columns.names, "e.after", kept="e.before")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from dataclasses import replace
 from datetime import time
 from pathlib import Path
@@ -16,14 +17,15 @@ from gateway.definitions.model import Element
 from gateway.envelope.schema import describe
 from schemas.settings.tables import TypesTable
 from schemas.types import TYPES
+from spark_consumer.kafka.avro_values import decode
 from spark_consumer.kafka.decode import row_type
 from spark_consumer.values.conversions import literal, printed_sql
 from tests.support.spark.direct import Direct
-from tests.support.spark.records import Col, StaticSchemas, TableTopic
+from tests.support.spark.records import Col, StaticSchemas, TableTopic, key_schema, value_schema
 from tests.unit.envelope.columns import column, numeric
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -112,3 +114,41 @@ def test_a_time_of_day_is_text_in_tables_and_their_keys(
 
     assert table.held == (2 if held else 0)
     assert dict(table.rows()) == {CLOCKS[0]: CLOCKS[1], CLOCKS[1]: None, CLOCKS[4]: CLOCKS[2]}
+
+
+def projections(frame: DataFrame) -> int:
+    """Number of the projections of a frame."""
+    return str(frame._jdf.queryExecution().analyzed().toString()).count("Project [")
+
+
+def test_the_plan_of_a_row_grows_as_its_times_of_day(spark: SparkSession) -> None:
+    times = {"type": "array", "items": ["null", TIME]}
+    columns = [
+        *(Col(f"t{number}", TIME, "time without time zone") for number in range(40)),
+        *(Col(f"a{number}", times, "time without time zone[]") for number in range(40)),
+    ]
+    found: list[str] = []
+
+    def decoded() -> None:
+        kind = row_type(spark, value_schema("public", "t", columns))
+        found.extend(field.dataType.simpleString() for field in kind)
+
+    thread = threading.Thread(target=decoded, daemon=True)
+    thread.start()
+    thread.join(120)
+
+    assert found == ["string"] * 40 + ["array<string>"] * 40
+
+
+def test_values_that_tables_store_as_spark_decodes_them_are_projected_once(
+    spark: SparkSession,
+) -> None:
+    empty = spark.createDataFrame([], "key_body binary, value_body binary")
+    plain, clock = Col("id", "int", "integer"), Col("at", TIME, "time without time zone")
+
+    def decoded(*columns: Col) -> DataFrame:
+        value = value_schema("public", "t", columns)
+        return decode(empty, value, key_schema("public", "t", columns))
+
+    assert projections(decoded(plain)) == 1
+    assert projections(decoded(plain, clock)) == 2
