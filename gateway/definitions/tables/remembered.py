@@ -131,10 +131,15 @@ def description_fault(text: str) -> str | None:
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         return f"{type(error).__name__}: {error}"[:200]
     oids = [publish.relation_oid for publish in publishes]
-    numbers = [*oids, *(column.attnum for column in table.columns)]
-    numbers += [column.type_oid for column in table.columns]
-    names = [column.name for column in table.columns]
-    names += [*table.identity, *table.primary_key, *(key_of_text or ())]
+    numbers = oids
+    names = [*table.identity, *table.primary_key, *(key_of_text or ())]
+    for column in table.columns:
+        numbers += [column.attnum, column.type_oid, column.type_modifier]
+        numbers += [column.base_type_oid, column.base_type_modifier]
+        names += [column.name, column.type_name]
+        if column.element is not None:
+            numbers += [column.element.type_oid, column.element.type_modifier]
+            names.append(column.element.type_name)
     if not all(type(number) is int for number in numbers):
         return "an OID that is no number"
     if not all(type(name) is str for name in names):
@@ -347,7 +352,11 @@ def _publish(state: CopyState, item: Mapping[str, Any], relation_oid: int) -> Pu
 
 
 def _column(values: Sequence[Any]) -> Column:
-    attributes = dict(zip((field.name for field in fields(Column)), values, strict=True))
+    """Return a column; older texts lack the last value, the element."""
+    names = [field.name for field in fields(Column)]
+    if len(values) == len(names) - 1:
+        values = [*values, None]
+    attributes = dict(zip(names, values, strict=True))
     for name, kind in (("collation", Collation), ("element", Element)):
         if attributes[name] is not None:
             attributes[name] = kind(*attributes[name])

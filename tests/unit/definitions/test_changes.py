@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,6 +16,7 @@ from gateway.definitions.changes import copy_states, fingerprint_of
 from gateway.definitions.model import (
     ALL_OPERATIONS,
     Column,
+    Element,
     FilterClause,
     HeldTable,
     Operation,
@@ -22,7 +26,13 @@ from gateway.definitions.model import (
     Table,
     TableCopy,
 )
-from gateway.definitions.tables.remembered import describe, oversized, recall, relations_of
+from gateway.definitions.tables.remembered import (
+    describe,
+    description_fault,
+    oversized,
+    recall,
+    relations_of,
+)
 from gateway.pgoutput.messages import ReplicaIdentity
 
 SUBSCRIPTION = SubscriptionDefinition("s", ("p",))
@@ -176,6 +186,67 @@ def test_a_dropped_table_is_recalled_as_it_was_published() -> None:
     assert copy_states(recalled, [state], reconcile=False) == (state,)
     assert copy_states(after, [state], reconcile=False) == ()
     assert recall(after, [state], existing={1}) == after
+
+
+MOODS = replace(
+    column("m", 3),
+    type_oid=5001,
+    type_name="mood[]",
+    base_type_oid=5001,
+    element=Element(5000, -1, "mood", "e"),
+)
+
+
+def remembered(*columns: Column, edit: Callable[[list[Any]], list[Any]] = list) -> CopyState:
+    """State of a table whose description was edited, column by column."""
+    before = plan("(a > 5)", table=replace(TABLE, columns=columns))
+    description = json.loads(describe(before, before.copies[0]))
+    description["columns"] = [edit(values) for values in description["columns"]]
+    return replace(ready(before), taken=json.dumps(description))
+
+
+def test_a_table_of_arrays_is_recalled_with_their_items() -> None:
+    state = remembered(*TABLE.columns, MOODS)
+
+    recalled = recall(served(replace(plan(None), tables={}, publishes=(), copies=())), [state], ())
+
+    assert description_fault(state.taken) is None
+    assert recalled.tables[1].columns == (*TABLE.columns, MOODS)
+
+
+def test_a_description_from_before_arrays_had_items_is_read() -> None:
+    state = remembered(*TABLE.columns, edit=lambda values: values[:-1])
+    now = plan("(a > 5)")
+    again = (column("a", 1), column("b", 3))  # dropped and added again meanwhile
+
+    recalled = recall(served(replace(now, tables={}, publishes=(), copies=())), [state], ())
+
+    assert description_fault(state.taken) is None
+    assert recalled.tables[1].columns == TABLE.columns
+    (same,) = states(state, now)
+    assert same.state == "ready"
+    altered = plan("(a > 5)", table=replace(TABLE, columns=again))
+    assert states(state, altered) == to_copy(altered)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda values: [*values, 1],
+        lambda values: values[:-2],
+        lambda values: [*values[:3], "4", *values[4:]],
+        lambda values: [*values[:4], None, *values[5:]],
+        lambda values: [*values[:5], [23], *values[6:]],
+        lambda values: [*values[:-1], [[23], -1, "integer", "b"]],
+        lambda values: [*values[:-1], [23, "-1", "integer", "b"]],
+        lambda values: [*values[:-1], [23, -1, 7, "b"]],
+        lambda values: [*values[:-1], [23, -1, "integer"]],
+    ],
+)
+def test_a_description_that_no_gateway_writes_is_not_read(
+    edit: Callable[[list[Any]], list[Any]],
+) -> None:
+    assert description_fault(remembered(*TABLE.columns, edit=edit).taken) is not None
 
 
 def test_a_table_that_has_left_its_publication_is_recalled_under_the_same_definitions() -> None:
