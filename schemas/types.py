@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any, Final
 
-__all__ = ["ARRAY", "KEY_FORMS", "TYPES", "ColumnType", "of_column", "of_spark"]
+__all__ = ["ARRAY", "KEY_FORMS", "MOST_ITEMS", "TYPES", "ColumnType", "of_column", "of_spark"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,18 +61,19 @@ class ColumnType:
         return {"type": self.avro, "logicalType": self.logical} if self.logical else self.avro
 
 
-def _read() -> tuple[tuple[ColumnType, ...], Mapping[str, str]]:
+def _read() -> tuple[tuple[ColumnType, ...], Mapping[str, str], int]:
     text = resources.files("schemas").joinpath("types.toml").read_text(encoding="utf-8")
     table = tomllib.loads(text)
     types = (
         ColumnType(**{**entry, "extension": tuple(entry.get("extension", ()))})
         for entry in table["types"]
     )
-    return tuple(types), table["keys"]
+    return tuple(types), table["keys"], table["most_items"]
 
 
-TYPES, KEY_FORMS = _read()
-"""Entries, the last of which fits every type, and a description of each canonical form of a key."""
+TYPES, KEY_FORMS, MOST_ITEMS = _read()
+"""Entries, the last of which fits every type; a description of each canonical form of a key; and
+the number of an array's items that readers of the topics accept."""
 
 ARRAY: Final = next(entry for entry in TYPES if entry.array)
 """Entry of all arrays that are carried as such."""

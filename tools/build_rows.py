@@ -110,6 +110,7 @@ def _build(module: Path, sources: Path) -> str | None:
 def declarations() -> str:
     """Return ``declared.h``: what C and Python share, from the one place where each is declared."""
     headers = tomllib.loads((SCHEMAS / "headers.toml").read_text(encoding="utf-8"))["header"]
+    types = tomllib.loads((SCHEMAS / "types.toml").read_text(encoding="utf-8"))
     marker = json.loads((SCHEMAS / "transaction.avsc").read_text(encoding="utf-8"))
     (kinds,) = (field["type"]["symbols"] for field in marker["fields"] if field["name"] == "kind")
     codes = runpy.run_path(str(SPEEDUPS / "codes.py"))
@@ -129,6 +130,7 @@ def declarations() -> str:
     lines = ["/* Made by tools/build_rows.py. */", "#ifndef PGSLUICE_DECLARED_H"]
     lines += ["#define PGSLUICE_DECLARED_H"]
     lines += [f"enum {{ {', '.join(names)} }};" for names in enums]
+    lines.append(f"#define MOST_ITEMS {types['most_items']}")
     for scope in ("record", "transaction"):
         among = (f"1u << HEADER_{h['name'].upper()}" for h in headers if h["scope"] == scope)
         lines.append(f"#define HEADERS_OF_{scope.upper()} ({' | '.join(among)})")

@@ -22,6 +22,7 @@ _DECLARED: Final = (
     _HERE / "layouts.py",
     _HERE.parent / "pgoutput" / "letters.py",
     _SCHEMAS / "headers.toml",
+    _SCHEMAS / "types.toml",
     _SCHEMAS / "transaction.avsc",
 )
 """Files from which the build makes ``declared.h``."""

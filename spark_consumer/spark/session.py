@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from schemas.types import MOST_ITEMS
 from spark_consumer.display import logger
 from spark_consumer.errors import SettingsError
 from spark_consumer.settings import ConsumerSettings
@@ -41,7 +42,7 @@ _OWN: Final = ("pgsluice.small.SmallTable", "pgsluice.markers.Markers")
 _AVRO_LIMITS: Final = {
     "org.apache.avro.limits.bytes.maxLength": 128 * 1024 * 1024,
     "org.apache.avro.limits.string.maxLength": 128 * 1024 * 1024,
-    "org.apache.avro.limits.collectionItems.maxLength": 1_000_000,
+    "org.apache.avro.limits.collectionItems.maxLength": MOST_ITEMS,
 }
 """Limits of the lengths that a value may claim: Avro allocates memory before it reads."""
 AVRO_LIMITS: Final = " ".join(f"-D{name}={most}" for name, most in _AVRO_LIMITS.items())

@@ -299,6 +299,8 @@ int encode_array(Buffer *out, int code, int scale, const uint8_t *text, size_t s
             return NOT_MINE;
         items++;
     }
+    if (items > MOST_ITEMS)
+        return NOT_MINE;
     if (put_long(out, items) != DONE)
         return FAILED;
     for (at = 1; at < size; at = end + 1) {

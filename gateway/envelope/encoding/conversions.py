@@ -29,6 +29,7 @@ from gateway.pgtypes.datetimes.iso import (
     parse_timestamptz,
 )
 from schemas.array_text import NotPlainError, array_items
+from schemas.types import MOST_ITEMS
 
 __all__ = [
     "AVRO_DATE_INFINITY",
@@ -204,6 +205,8 @@ def _array(item: ValueEncoder, text: bytes) -> bytes:
         raise UncarriedError(f"an array cannot be carried by an Avro array: {error}") from None
     if not items:
         return b"\x00"
+    if len(items) > MOST_ITEMS:
+        raise UncarriedError(f"an array has more than {MOST_ITEMS:,} items, which readers refuse")
     encoded = (b"\x00" if one is None else b"\x02" + item(one) for one in items)
     return encode_long(len(items)) + b"".join(encoded) + b"\x00"
 

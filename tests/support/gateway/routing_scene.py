@@ -41,6 +41,7 @@ from gateway.routing import Router, RoutingSettings
 from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.routing.ports import CatalogReader, Evaluator
 from gateway.transactions import Assembler, Series, Transaction
+from schemas.settings.tables import TypesTable
 from tests.support.models.pgoutput_encode import xlogdata
 
 T1 = 16384
@@ -178,6 +179,7 @@ class Gateway:
         evaluator: Evaluator | None = None,
         schemas: Schemas | None = None,
         copies: Sequence[TableCopy] = (),
+        types: TypesTable | None = None,
     ) -> None:
         self.schemas = schemas or Schemas()
         names = dict.fromkeys(p.subscription for p in publishes)
@@ -204,6 +206,7 @@ class Gateway:
             binary=binary is not None,
             quarantined=frozenset(quarantined),
             most_bytes=most_bytes or {},
+            types=types or TypesTable(),
         )
         catalog = binary or NoCatalog()
         self.plan = plan

@@ -17,6 +17,7 @@ from gateway.sink.clients import client_errors, properties
 from gateway.sink.delivery import outage, topic_identity
 from gateway.source.session import connection, session
 from gateway.transactions import buffer, spool
+from schemas import types
 from schemas.settings import text_files
 from spark_consumer import bounded_http, metrics
 from spark_consumer.apply.driver import writer as small_writer
@@ -88,6 +89,7 @@ FIGURES = [
             spark_session._AVRO_LIMITS["org.apache.avro.limits.collectionItems.maxLength"],
         ),
     ),
+    ("types.md", f"or of more than {N} items", (types.MOST_ITEMS,)),
     ("spark.md", f"seen of the job in the last {N} minutes", (metrics._STALE_S / 60,)),
     (
         "spark.md",

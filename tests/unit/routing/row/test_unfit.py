@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from gateway.core.errors import (
 )
 from gateway.core.lsn import Lsn
 from gateway.core.records import wire_size
-from gateway.definitions.model import Operation, TableCopy
+from gateway.definitions.model import Element, Operation, TableCopy
 from gateway.pgoutput.messages import (
     UNCHANGED,
     Delete,
@@ -26,6 +27,8 @@ from gateway.pgoutput.messages import (
     Truncate,
     Update,
 )
+from schemas.settings.tables import TypesTable
+from schemas.types import MOST_ITEMS
 from tests.support.gateway.routing_scene import (
     T1,
     T1_TABLE,
@@ -48,6 +51,8 @@ AT = column("at", 2, 1114, "timestamp without time zone")
 NOTE = column("note", 3, 25, "text")
 EVENTS = table(T1, "t1", (column("a", 1), AT, NOTE))
 EVENTS_FULL = table(T1, "t1", (column("a", 1), AT, NOTE), replica_identity=ReplicaIdentity.FULL)
+TAGS = replace(column("tags", 2, 1007, "integer[]"), element=Element(23, -1, "integer", "b"))
+TAGGED = table(T1, "t1", (column("a", 1), TAGS))
 KINDS: tuple[UnfitKind, ...] = ("filter", "value", "size", "schema")
 
 
@@ -124,6 +129,42 @@ def test_a_change_is_sent_or_quarantined_as_a_whole(
 
     assert [op for _, op in taken(seen)] == sent
     assert [e["effect"] for e in errors(seen)] == effects
+
+
+def array(items: int) -> bytes:
+    """An array as PostgreSQL prints it."""
+    return b"{%s}" % b",".join([b"7"] * items)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        pytest.param(array(MOST_ITEMS + 1), "an array has more than 1,000,000 items", id="items"),
+        pytest.param(b"{{7},{7}}", "an array cannot be carried", id="dimensions"),
+        pytest.param(b"[0:1]={7,7}", "an array cannot be carried", id="lower bound"),
+        pytest.param(b"{7,x}", "a value cannot be read as array", id="item"),
+    ],
+)
+def test_an_array_that_readers_would_not_accept_is_quarantined(text: bytes, reason: str) -> None:
+    gateway = quarantining(publish(), tables=[TAGGED], types=TypesTable(arrays="native"))
+
+    seen = gateway.commit(
+        relation_of(TAGGED), Insert(T1, (b"1", text)), Insert(T1, (b"2", b"{7,NULL}"))
+    )
+
+    assert facts(seen) == [("value", "s", "missing", {"a": "1"})]
+    assert errors(seen)[0]["reason"].startswith(f"public.t1, column tags: {reason}")
+    (row,) = (s.value for s in data(seen) if s.topic != "gw.error")
+    assert row is not None
+    assert row["after"] == {"a": 2, "tags": [7, None]}
+
+
+def test_an_array_of_as_many_items_as_readers_accept_is_sent() -> None:
+    gateway = quarantining(publish(), tables=[TAGGED], types=TypesTable(arrays="native"))
+
+    seen = gateway.commit(relation_of(TAGGED), Insert(T1, (b"1", array(MOST_ITEMS))))
+
+    assert taken(seen) == [("s", "c")]
 
 
 def test_a_row_that_fits_again_is_sent_where_the_old_one_was_not_logged() -> None:
