@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructField
 
-from schemas.array_text import array_items
+from schemas.array_text import NotPlainError, array_items
 from spark_consumer.names import quoted
 from spark_consumer.values.conversions import array_text, printed_sql
 
@@ -45,8 +45,15 @@ def value_text(text: str, kind: DataType) -> str:
 
 
 def _each(array: str, convert: Callable[[str], str]) -> str:
-    """Return the text of an array of numbers, each of which is converted."""
-    items = (None if one is None else one.decode() for one in array_items(array.encode()))
+    """Return the text of an array of numbers, each of which is converted.
+
+    An array that no table can hold stays as it is, so equals no array of a table: the source may
+    have one that was not published.
+    """
+    try:
+        items = [None if one is None else one.decode() for one in array_items(array.encode())]
+    except NotPlainError:
+        return array
     return f"{{{','.join('NULL' if one is None else convert(one) for one in items)}}}"
 
 

@@ -1,0 +1,27 @@
+"""Texts of values that are compared."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType
+
+from spark_consumer.verify.text import mark, plain_text, shown, value_text
+
+FLOATS = [pytest.param(FloatType(), id="real"), pytest.param(DoubleType(), id="double precision")]
+
+
+@pytest.mark.parametrize("item", FLOATS)
+@pytest.mark.parametrize("text", ["{{1,2}}", "[0:1]={1,2}"])
+def test_an_array_that_no_table_can_hold_is_shown_as_it_is(text: str, item: DataType) -> None:
+    kind = ArrayType(item)
+
+    assert value_text(text, kind) == plain_text(text, kind) == text
+    assert shown(mark(value_text(text, kind)), kind) == text
+
+
+@pytest.mark.parametrize("item", FLOATS)
+def test_an_array_of_floating_point_numbers_is_compared_by_their_bits(item: DataType) -> None:
+    kind = ArrayType(item)
+
+    assert value_text("{0.5,NULL,-0}", kind) != value_text("{0.5,NULL,0}", kind)
+    assert plain_text(value_text("{0.5,NULL,-2}", kind), kind) == "{0.5,NULL,-2.0}"
