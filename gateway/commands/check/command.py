@@ -15,10 +15,9 @@ from gateway.commands.check.tables import (
     push_down_findings,
     rights_findings,
     table_findings,
-    type_findings,
 )
 from gateway.commands.check.topics import kafka_findings, owner_findings, topic_findings
-from gateway.commands.check.values import value_findings
+from gateway.commands.check.values import type_findings, value_findings
 from gateway.commands.schemas import CollectedSchemas, routes_of
 from gateway.config import Settings
 from gateway.core.display import lines_shown, say

@@ -11,7 +11,6 @@ from gateway.config import Settings
 from gateway.core.names import error_topic
 from gateway.definitions.model import Definitions, Operation, Plan
 from gateway.definitions.sql.expression import column_names
-from gateway.envelope.schema import has_choice
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.rowfilter.server.pushdown import is_exact_on, pushed
@@ -19,7 +18,6 @@ from gateway.runtime.planning.preflight import plan_refusals
 from gateway.source.provisioning.excess_privileges import excess_rights, planned_code
 from gateway.source.provisioning.own_publications import check_publications
 from gateway.source.session.connection import ServerFacts
-from schemas.settings.tables import TypesTable
 
 __all__ = [
     "filter_findings",
@@ -27,7 +25,6 @@ __all__ = [
     "push_down_findings",
     "rights_findings",
     "table_findings",
-    "type_findings",
 ]
 
 
@@ -89,28 +86,6 @@ def table_findings(plan: Plan) -> Iterator[Finding]:
                 f"unchanged values of {', '.join(lost)} are not in the WAL; the subscriber gets "
                 "NULL, as a native one does",
                 f"ALTER TABLE {table.sql} REPLICA IDENTITY FULL, if such updates happen",
-            )
-
-
-def type_findings(plan: Plan, types: TypesTable) -> Iterator[Finding]:
-    """Warn of columns in ``[types]`` for which it decides nothing."""
-    published = {
-        f"{table}.{column.name}": column
-        for table in (plan.tables[oid] for oid in {p.target_oid for p in plan.publishes})
-        for column in table.columns
-    }
-    for name in sorted(types.columns):
-        if name not in published:
-            yield Finding(
-                Severity.WARNING,
-                f"types: [types.columns] has {name}, and no such column is published",
-                "write it as schema.table.column, without quotes inside",
-            )
-        elif not has_choice(published[name]):
-            yield Finding(
-                Severity.WARNING,
-                f"types: [types.columns] has {name}, of type {published[name].type_name}, which is "
-                "carried in one way only",
             )
 
 

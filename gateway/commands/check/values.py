@@ -1,89 +1,161 @@
-"""Findings about values in the tables that their Avro types cannot carry.
+"""Findings about how columns are carried, and values that their Avro types cannot carry.
 
-Only types that are carried as such by choice, and lose values that tables often have, are looked
-at: a look is a scan.
+Only types that are carried as such by choice, and lose values that tables often have, are searched:
+a search is a scan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import psycopg
 from psycopg import sql
 
-from gateway.commands.check.findings import Finding, Severity, fine
+from gateway.commands.check.findings import Finding, Severity
 from gateway.config import Settings
-from gateway.definitions.model import Plan, Table
+from gateway.definitions.model import Column, Plan, Publish, Table
 from gateway.definitions.tables.keys import key_of
-from gateway.envelope.schema import describe
+from gateway.envelope.schema import Field, describe, has_choice
+from gateway.source.copy.errors import TableChanged
 from gateway.source.copy.relation_guard import lock
 from gateway.source.session.connection import classify_server_error
+from schemas.settings.tables import TypesTable
+from schemas.types import MOST_ITEMS
 
-__all__ = ["value_findings"]
+__all__ = ["type_findings", "value_findings"]
 
-_LIMIT_S: Final = 5
-"""Seconds for which a column is looked through."""
+_TABLE_S: Final = 5
+"""Seconds for which a table is searched."""
+_ALL_S: Final = 60
+"""Seconds for which all tables are searched."""
 
 _UNCARRIED: Final[Mapping[str, tuple[str, str]]] = {
-    "time": ("{0}::pg_catalog.time OPERATOR(pg_catalog.=) '24:00'::pg_catalog.time", "24:00"),
-    "array": (
-        "pg_catalog.array_ndims({0}) OPERATOR(pg_catalog.>) 1"
-        " OR pg_catalog.array_lower({0}, 1) OPERATOR(pg_catalog.<>) 1",
-        "arrays of several dimensions, or with a lower bound other than 1",
-    ),
+    "time": ("time", "24:00"),
+    "decimal": ("numeric", "NaN"),
 }
-"""Condition on a column with such a value, and what it is, by conversion."""
+"""PostgreSQL's type and a value of it that cannot be carried, by conversion."""
+
+_NO_LIST: Final = (
+    "pg_catalog.array_ndims({0}) OPERATOR(pg_catalog.>) 1"
+    " OR pg_catalog.array_lower({0}, 1) OPERATOR(pg_catalog.<>) 1"
+    f" OR pg_catalog.cardinality({{0}}) OPERATOR(pg_catalog.>) {MOST_ITEMS}"
+)
+
+
+def type_findings(plan: Plan, types: TypesTable) -> Iterator[Finding]:
+    """Warn of columns in ``[types]`` for which it decides nothing."""
+    published = {
+        f"{table}.{column.name}": column
+        for table, columns in _published(plan)
+        for column in columns
+    }
+    for name in sorted(types.columns):
+        if name not in published:
+            yield Finding(
+                Severity.WARNING,
+                f"types: [types.columns] has {name}, and no such column is published",
+                "write it as schema.table.column, without quotes inside",
+            )
+        elif not has_choice(published[name]):
+            yield Finding(
+                Severity.WARNING,
+                f"types: [types.columns] has {name}, of type {published[name].type_name}, which is "
+                "carried in one way only",
+            )
 
 
 def value_findings(
     connection: psycopg.Connection, settings: Settings, plan: Plan
 ) -> Iterator[Finding]:
-    """Yield the columns that have values which cannot be carried, by a look into the tables."""
-    for oid in sorted({publish.target_oid for publish in plan.publishes}):
-        table = plan.tables[oid]
-        publishes = [publish for publish in plan.publishes if publish.target_oid == oid]
-        columns = [c for c in table.columns if any(p.publishes(c) for p in publishes)]
+    """Yield the columns that have values which cannot be carried, by a search of the tables."""
+    end = time.monotonic() + _ALL_S
+    effect = "such changes go to the error topic"
+    if settings.on_error.value == "stop":
+        effect = "the gateway stops there"
+    for table, columns in _published(plan):
         key = key_of(table, {column.name for column in columns})
         described = describe(table.schema, table.name, columns, key, types=settings.types)
-        for field in described.fields:
-            if field.type.conversion in _UNCARRIED:
-                condition, what = _UNCARRIED[field.type.conversion]
-                name = f"table {table}: column {field.column}"
-                yield from _finding(
-                    _has(connection, table, field.column, condition), name, what, settings
+        wanted = [
+            (field.column, sought, what)
+            for field in described.fields
+            for sought, what in _conditions(field)
+        ]
+        if not wanted:
+            continue
+        left_s = min(_TABLE_S, end - time.monotonic())
+        found = _search(connection, table, [(name, sought) for name, sought, _ in wanted], left_s)
+        if isinstance(found, str):
+            yield Finding(
+                Severity.WARNING,
+                f"table {table} was not searched for values that Avro cannot carry: {found}",
+            )
+            continue
+        for (column, _, what), has in zip(wanted, found, strict=True):
+            if has:
+                yield Finding(
+                    Severity.WARNING,
+                    f"table {table}: column {column} has {what}, which Avro cannot carry: {effect}",
+                    f'carry it as text: [types.columns] "{table}.{column}" = "text"',
                 )
 
 
-def _finding(has: bool | str, name: str, what: str, settings: Settings) -> Iterator[Finding]:
-    if isinstance(has, str):
-        yield fine(f"{name} was not searched for {what}: {has}")
-    elif has:
-        stops = settings.on_error.value == "stop"
-        yield Finding(
-            Severity.WARNING,
-            f"{name} has {what}, which Avro cannot carry: "
-            + ("the gateway stops there" if stops else "such changes go to the error topic"),
-            'carry it as text: [types.columns] "schema.table.column" = "text"',
+def _published(plan: Plan) -> Iterator[tuple[Table, list[Column]]]:
+    """Yield each subscriber table with the columns that are published to any subscription."""
+    publishes: dict[int, list[Publish]] = defaultdict(list)
+    for publish in plan.publishes:
+        publishes[publish.target_oid].append(publish)
+    for oid, found in sorted(publishes.items()):
+        table = plan.tables[oid]
+        yield table, [c for c in table.columns if any(p.publishes(c) for p in found)]
+
+
+def _conditions(field: Field) -> Iterator[tuple[str, str]]:
+    """Yield SQL conditions on a column's values that cannot be carried, and what these are."""
+    if field.item is not None:
+        yield (
+            _NO_LIST,
+            "arrays of several dimensions, with a lower bound other than 1, or of more than"
+            f" {MOST_ITEMS:,} items",
         )
+        if (known := _UNCARRIED.get(field.item.type.conversion)) is not None:
+            kind, value = known
+            items = f"ANY ({{0}}::pg_catalog.{kind}[])"
+            condition = f"'{value}'::pg_catalog.{kind} OPERATOR(pg_catalog.=) {items}"
+            yield condition, f"arrays with {value}"
+    elif field.type.conversion == "time":
+        kind, value = _UNCARRIED["time"]
+        condition = f"{{0}}::pg_catalog.{kind} OPERATOR(pg_catalog.=) '{value}'::pg_catalog.{kind}"
+        yield condition, value
 
 
-def _has(connection: psycopg.Connection, table: Table, column: str, condition: str) -> bool | str:
-    """Whether a row fulfils the condition, or why that is not known."""
-    query = sql.SQL("SELECT 1 FROM {}{} WHERE {} LIMIT 1").format(
+def _search(
+    connection: psycopg.Connection, table: Table, wanted: Sequence[tuple[str, str]], left_s: float
+) -> Sequence[bool | None] | str:
+    """Return which conditions on columns hold for a row, or why that is not known."""
+    if left_s <= 0:
+        return f"the search of all tables ends after {_ALL_S} s"
+    query = sql.SQL("SELECT {} FROM {}{}").format(
+        sql.SQL(", ").join(
+            sql.SQL(f"pg_catalog.bool_or({condition})").format(sql.Identifier(column))
+            for column, condition in wanted
+        ),
         sql.SQL("" if table.kind == "p" else "ONLY "),
         sql.Identifier(table.schema, table.name),
-        sql.SQL(condition).format(sql.Identifier(column)),
     )
     try:
         with connection.transaction(force_rollback=True):
-            connection.execute(f"SET LOCAL statement_timeout = '{_LIMIT_S}s'".encode())
+            timeout_ms = max(1, int(left_s * 1000))
+            connection.execute(f"SET LOCAL statement_timeout = {timeout_ms}".encode())
             lock(connection, table)
-            return connection.execute(query).fetchone() is not None
-    except psycopg.errors.QueryCanceled:
-        return f"that takes longer than {_LIMIT_S} s"
-    except psycopg.errors.InsufficientPrivilege as error:
-        return error.diag.message_primary or "permission denied"
+            return connection.execute(query).fetchone() or ()
+    except TableChanged as error:
+        return error.message
     except psycopg.Error as error:
         text = error.diag.message_primary or str(error)
-        raise classify_server_error(error.sqlstate, text, doing=f"reading {table}") from None
+        fault = classify_server_error(error.sqlstate, text, doing=f"reading {table}")
+        if error.sqlstate is None:
+            raise fault from None
+        return fault.message

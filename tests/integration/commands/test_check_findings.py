@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from gateway.commands.check import values
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import Scene
 
@@ -49,15 +50,16 @@ def test_columns_of_the_types_table_for_which_it_decides_nothing(
     scene: Callable[..., Scene], database: Database
 ) -> None:
     with database.connect() as connection:
-        connection.execute("CREATE TABLE wide (a int PRIMARY KEY, n numeric(9,2))")
-    s = scene(PLAIN)
-    columns = ("a", "n", "gone")
+        connection.execute("CREATE TABLE wide (a int PRIMARY KEY, n numeric(9,2), o uuid)")
+    s = scene(PLAIN.replace("wide;", "wide (a, n);"))
+    columns = ("a", "n", "o", "gone")
     s.project.extra = {"types.columns": {f"public.wide.{c}": "text" for c in columns}}
 
     said = s.cli("check").out
 
     assert "[types.columns] has public.wide.a, of type integer, which is carried in one way" in said
     assert "[types.columns] has public.wide.gone, and no such column is published" in said
+    assert "[types.columns] has public.wide.o, and no such column is published" in said
     assert "public.wide.n" not in said
 
 
@@ -65,15 +67,49 @@ def test_values_that_avro_cannot_carry_are_found_in_the_tables(
     scene: Callable[..., Scene], database: Database
 ) -> None:
     with database.connect() as connection:
-        connection.execute("CREATE TABLE wide (a int PRIMARY KEY, t time, i int[], j int[])")
-        connection.execute("INSERT INTO wide VALUES (1, '24:00', '{{1,2}}', '{1}')")
+        connection.execute("CREATE DOMAIN hour AS time")
+        connection.execute(
+            "CREATE TABLE wide (a int PRIMARY KEY, t time, i int[], j int[], k hour[],"
+            " n numeric(9,2)[], plain time[])"
+        )
+        connection.execute(
+            "INSERT INTO wide VALUES (1, '24:00', '{{1,2}}', '{1}', NULL, NULL, '{12:00,NULL}'),"
+            " (2, '12:00', '{}', NULL, '{12:00,24:00}', '{1,NaN}', '{}')"
+        )
     s = scene(PLAIN, types={"time": "native", "arrays": "native"})
 
     said = s.cli("check").out
 
     assert "table public.wide: column t has 24:00, which Avro cannot carry: the gateway" in said
     assert "table public.wide: column i has arrays of several dimensions" in said
+    assert "table public.wide: column k has arrays with 24:00" in said
+    assert "table public.wide: column n has arrays with NaN" in said
+    assert '[types.columns] "public.wide.n" = "text"' in said
     assert "column j" not in said
+    assert "column plain" not in said
+
+
+def test_a_table_that_cannot_be_searched_is_named_and_the_next_one_is_searched(
+    scene: Callable[..., Scene], database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(values, "_TABLE_S", 0.5)
+    with database.connect() as connection:
+        for name in ("busy", "wide"):
+            connection.execute(f"CREATE TABLE {name} (a int PRIMARY KEY, t time)".encode())
+        connection.execute("INSERT INTO wide VALUES (1, '24:00')")
+    s = scene(PLAIN.replace("wide;", "busy, wide;"), types={"time": "native"})
+
+    with database.connect() as holder, holder.transaction():
+        holder.execute("LOCK TABLE busy IN ACCESS EXCLUSIVE MODE")
+        said = s.cli("check").out
+    monkeypatch.setattr(values, "_ALL_S", 0)
+    hurried = s.cli("check").out
+
+    assert "WARNING table public.busy was not searched for values that Avro cannot carry" in said
+    assert "statement timeout" in said
+    assert "table public.wide: column t has 24:00" in said
+    for name in ("busy", "wide"):
+        assert f"WARNING table public.{name} was not searched" in hurried
 
 
 def test_a_progress_topic_of_several_partitions(

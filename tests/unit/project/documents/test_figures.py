@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.commands.check import values
 from gateway.commands.verify import judge
 from gateway.monitor import http_server, page, watch
 from gateway.rowfilter.server import pushdown
@@ -89,6 +90,7 @@ FIGURES = [
             spark_session._AVRO_LIMITS["org.apache.avro.limits.collectionItems.maxLength"],
         ),
     ),
+    ("types.md", f"for at most {N} seconds, and all", (values._TABLE_S,)),
     ("types.md", f"or of more than {N} items", (types.MOST_ITEMS,)),
     ("spark.md", f"seen of the job in the last {N} minutes", (metrics._STALE_S / 60,)),
     (
