@@ -23,7 +23,7 @@ from gateway.source.copy.errors import TableChanged
 from gateway.source.copy.relation_guard import lock
 from gateway.source.session.connection import classify_server_error
 from schemas.settings.tables import TypesTable
-from schemas.types import MOST_ITEMS
+from schemas.types import ARRAY, MOST_ITEMS
 
 __all__ = ["type_findings", "value_findings"]
 
@@ -46,12 +46,21 @@ _NO_LIST: Final = (
 
 
 def type_findings(plan: Plan, types: TypesTable) -> Iterator[Finding]:
-    """Warn of columns in ``[types]`` for which it decides nothing."""
-    published = {
-        f"{table}.{column.name}": column
-        for table, columns in _published(plan)
-        for column in columns
-    }
+    """Warn of columns in ``[types]`` for which it decides nothing, and of arrays in keys."""
+    published: dict[str, Column] = {}
+    for table, columns in _published(plan):
+        key = key_of(table, {column.name for column in columns}) or ()
+        for column in columns:
+            name = f"{table}.{column.name}"
+            published[name] = column
+            is_array = column.element is not None and ARRAY.choice in types.native_of(name)
+            if is_array and column.name in key:
+                yield Finding(
+                    Severity.WARNING,
+                    f"table {table}: array column {column.name} is part of the key, and therefore"
+                    " carried as text: its schema changes once the key is another one",
+                    f'carry it as text whatever the key is: [types.columns] "{name}" = "text"',
+                )
     for name in sorted(types.columns):
         if name not in published:
             yield Finding(

@@ -89,6 +89,21 @@ def test_values_that_avro_cannot_carry_are_found_in_the_tables(
     assert "column plain" not in said
 
 
+def test_an_array_in_a_key_is_named_unless_it_is_text_in_any_case(
+    scene: Callable[..., Scene], database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE wide (a int[] PRIMARY KEY, i int[])")
+    s = scene(PLAIN, types={"arrays": "native"})
+    said = s.cli("check").out
+    s.project.extra = {"types": {"arrays": "native"}, "types.columns": {"public.wide.a": "text"}}
+    as_text = s.cli("check").out
+
+    assert "WARNING table public.wide: array column a is part of the key" in said
+    assert "array column i" not in said
+    assert "is part of the key" not in as_text
+
+
 def test_a_table_that_cannot_be_searched_is_named_and_the_next_one_is_searched(
     scene: Callable[..., Scene], database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
