@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from gateway.definitions.model import Column, Plan, Table
+from gateway.definitions.model import Column, Element, Plan, Table
+from gateway.pgoutput.messages import Type
 from gateway.pgtypes.binary import TypeInfo
 from gateway.routing.build.projections import Projections
 from tests.support.gateway.routing_scene import T1, column, publish, relation_of, table
@@ -23,7 +26,7 @@ class CatalogOfNow:
         assert oid == T1
         return self._now
 
-    def column(self, name: str, type_oid: int, type_modifier: int) -> Column:
+    def column(self, name: str, type_oid: int, type_modifier: int) -> Column | None:
         return column(name, 0, type_oid)
 
     def type_info(self, oid: int) -> TypeInfo:
@@ -62,3 +65,23 @@ def test_a_column_has_the_type_of_the_catalog_unless_its_rows_do_not_fit(
 
     assert [c.name for c in found.columns] == ["a", "n"]
     assert found.columns[1].base_type_oid == published
+
+
+class WithoutTypes(CatalogOfNow):
+    """A source whose types were dropped."""
+
+    def column(self, name: str, type_oid: int, type_modifier: int) -> Column | None:
+        return None
+
+
+def test_an_array_whose_column_and_type_were_dropped_is_text() -> None:
+    moods = replace(column("m", 3, 65_001, "mood[]"), element=Element(65_000, -1, "mood", "e"))
+    now = _t1(INT4)
+    projections = Projections(Plan({T1: now}, (), (), (), ()), WithoutTypes(now))
+    projections.name_type(Type(65_001, "public", "_mood"))
+
+    found = projections.of_relation(publish(), relation_of(table(T1, "t1", (*now.columns, moods))))
+
+    gone = found.columns[2]
+    assert (gone.name, gone.type_name, gone.base_type_oid) == ("m", "public._mood", TEXT)
+    assert gone.element is None
