@@ -15,6 +15,7 @@ from gateway.core.errors import DefinitionError
 from gateway.core.identifiers import one_line, quote_identifier
 from gateway.core.watermark import HeldCause
 from gateway.pgoutput.messages import ReplicaIdentity
+from schemas.settings.tables import TypesTable
 
 TableId: TypeAlias = tuple[str, int]
 """Subscription, and OID of the subscriber table."""
@@ -421,6 +422,7 @@ class Plan:
             current catalog.
         open_ended: Subscription and OID of subscriber tables that the file does not name, but FOR
             ALL TABLES, IN SCHEMA or a publication of the database includes.
+        types: Which columns are carried as text.
     """
 
     tables: Mapping[int, Table]
@@ -434,6 +436,7 @@ class Plan:
     earlier: frozenset[tuple[str, int]] = frozenset()
     held: tuple[HeldTable, ...] = ()
     open_ended: frozenset[tuple[str, int]] = frozenset()
+    types: TypesTable = field(default_factory=TypesTable)
 
     @property
     def targets(self) -> frozenset[tuple[str, int]]:

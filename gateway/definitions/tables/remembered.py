@@ -30,6 +30,8 @@ from gateway.definitions.tables.keys import KeyColumns, key_of
 from gateway.definitions.tables.retired import with_retired
 from gateway.definitions.tables.shape import read_shape, unseen_change, write_shape
 from gateway.pgoutput.messages import ReplicaIdentity
+from schemas.settings.tables import TypesTable
+from schemas.types import of_column
 
 __all__ = [
     "describe",
@@ -52,8 +54,10 @@ _SAME_KEYS: Final = {21: 20, 23: 20, 20: 20, 700: 701, 701: 701, 1043: 25, 25: 2
 def describe(plan: Plan, copy: TableCopy) -> str:
     """Return how `plan` publishes the table of `copy`, as JSON."""
     table = plan.tables[copy.target_oid]
+    key = key_of(table, copy.columns)
     description = {
-        "key": key_signature(table.columns, key_of(table, copy.columns)),
+        "key": key_signature(table.columns, key),
+        "native": _native(table, key, plan.types),
         "kind": table.kind,
         "columns": [astuple(column) for column in table.columns],
         "replica_identity": table.replica_identity.value,
@@ -167,9 +171,23 @@ def key_signature(columns: Iterable[Column], key: KeyColumns) -> list[str] | Non
     return [f"{name} {_SAME_KEYS.get(types[name], types[name])}" for name in key]
 
 
+def _native(table: Table, key: KeyColumns, types: TypesTable) -> list[str]:
+    """Return the key's columns that are not carried as text, of those for which it is a choice."""
+    columns = {column.name: column for column in table.columns}
+    return [name for name in key or () if _is_native(columns[name], f"{table}.{name}", types)]
+
+
+def _is_native(column: Column, name: str, types: TypesTable) -> bool:
+    modifier = column.base_type_modifier if column.type_kind == "d" else column.type_modifier
+    native = types.native_of(name)
+    return of_column(column.base_type_oid, native=native, decimal=modifier >= 0).choice != ""
+
+
 def has_same_key(before: str, after: str) -> bool:
-    """Whether two texts of `describe` have the same key."""
-    return bool(json.loads(before)["key"] == json.loads(after)["key"])
+    """Whether two texts of `describe` have the same key, in the same Avro types."""
+    was, now = json.loads(before), json.loads(after)
+    # Older texts do not say which types those were.
+    return bool(was["key"] == now["key"] and was.get("native", now["native"]) == now["native"])
 
 
 def unseen_since(taken: str, plan: Plan, copy: TableCopy) -> str | None:

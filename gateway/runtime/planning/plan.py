@@ -170,6 +170,7 @@ def _vetted(
             prefix=settings.source.slot,
             missing_identity=settings.definitions.missing_identity,
         )
+        plan = replace(plan, types=settings.types)
         noticed = find_faults(settings, connection, plan, states, rights=rights) if holds else {}
         more = {
             (name, oid): fault

@@ -34,6 +34,7 @@ from gateway.definitions.tables.remembered import (
     relations_of,
 )
 from gateway.pgoutput.messages import ReplicaIdentity
+from schemas.settings.tables import TypesTable
 
 SUBSCRIPTION = SubscriptionDefinition("s", ("p",))
 ROWS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
@@ -227,6 +228,40 @@ def test_a_description_from_before_arrays_had_items_is_read() -> None:
     assert same.state == "ready"
     altered = plan("(a > 5)", table=replace(TABLE, columns=again))
     assert states(state, altered) == to_copy(altered)
+
+
+UUID = replace(column("a", 1), type_oid=2950, base_type_oid=2950, type_name="uuid")
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "same"),
+    [
+        (TypesTable(), TypesTable(), True),
+        (TypesTable(), TypesTable(uuid="text"), False),
+        (TypesTable(uuid="text"), TypesTable(columns={"public.t.a": "text"}), True),
+        (TypesTable(uuid="text"), TypesTable(), False),
+        (TypesTable(), TypesTable(columns={"public.t.b": "text"}, time="native"), True),
+    ],
+)
+def test_a_table_whose_keys_are_carried_in_another_type_is_copied(
+    then: TypesTable, now: TypesTable, same: bool
+) -> None:
+    table = replace(TABLE, columns=(UUID, column("b", 2)))
+    before = replace(plan(None, table=table), types=then)
+    after = replace(before, types=now)
+    state = replace(ready(before), taken=describe(before, before.copies[0]))
+
+    assert (states(state, after) == to_copy(after)) is not same
+    assert (states(state, after)[0].state == "ready") is same
+
+
+def test_a_table_of_which_it_is_not_known_how_keys_were_carried_is_not_copied() -> None:
+    before = plan("(a > 5)")
+    older = json.loads(describe(before, before.copies[0]))
+    del older["native"]
+    state = replace(ready(before), taken=json.dumps(older))
+
+    assert states(state, before)[0].state == "ready"
 
 
 @pytest.mark.parametrize(
