@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -59,8 +60,13 @@ def _timestamp_text(value: datetime) -> str:
 ARRAY_OIDS = {16: 1000, 23: 1007, 1700: 1231, 25: 1009, 1083: 1183}
 
 
-def _printed(text: bytes) -> bytes:
-    """An item as array_out prints it: always within quotes, which PostgreSQL reads as well."""
+PLAIN = re.compile(rb'[^"\\{},\s]+')
+
+
+def _printed(text: bytes, quoted: bool) -> bytes:
+    """An item as array_out prints it; or `quoted` without need, which PostgreSQL reads as well."""
+    if not quoted and PLAIN.fullmatch(text) and text.upper() != b"NULL":
+        return text
     return b'"' + text.replace(b"\\", b"\\\\").replace(b'"', b'\\"') + b'"'
 
 
@@ -72,7 +78,8 @@ def arrays(draw: st.DrawFn) -> Case:
     oid, modifier = (items[0][0], items[0][1]) if items else (23, -1)
     items = [item for item in items if item[:2] == (oid, modifier)]
     gone = draw(st.lists(st.booleans(), min_size=len(items), max_size=len(items)))
-    shown = [b"NULL" if no else _printed(i[3]) for no, i in zip(gone, items, strict=True)]
+    quoted = draw(st.booleans())
+    shown = [b"NULL" if no else _printed(i[3], quoted) for no, i in zip(gone, items, strict=True)]
     values = [None if no else i[2] for no, i in zip(gone, items, strict=True)]
     return ARRAY_OIDS[oid], modifier, values, b"{" + b",".join(shown) + b"}"
 

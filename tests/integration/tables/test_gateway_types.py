@@ -1,0 +1,137 @@
+"""Settings of ``[types]`` over topics that exist, and values that only text can carry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tests.support.backends.servers import Database
+from tests.support.gateway.process import Read
+from tests.support.gateway.scene import Connection, Scene, current_lsn
+from tests.support.models.rebuild import Rebuilt
+
+pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
+
+MakeScene = Callable[..., Scene]
+
+DEFINITIONS = (
+    "CREATE PUBLICATION p FOR TABLE t; CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+)
+FIRST, SECOND = "00000000-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000002"
+
+
+@pytest.fixture
+def source(database: Database) -> Iterator[Connection]:
+    with database.connect() as connection:
+        yield connection
+
+
+def values(records: list[Read], column: str) -> list[Any]:
+    """What a column has in the rows that were copied and inserted, in order."""
+    rows = [record.value for record in records if record.op in ("r", "c")]
+    return [value["after"][column] for value in rows if value is not None]
+
+
+def copies_begun(scene: Scene) -> int:
+    return sum(record.op == "t" for record in scene.read("t"))
+
+
+@pytest.mark.parametrize(
+    ("setting", "kind", "texts", "first"),
+    [
+        ("numeric", "numeric(10,2)", ("1.50", "2.50"), Decimal("1.50")),
+        ("uuid", "uuid", (FIRST, SECOND), UUID(FIRST)),
+    ],
+)
+def test_a_type_that_the_registry_accepts_counts_from_the_next_start_on(
+    scene: MakeScene,
+    source: Connection,
+    setting: str,
+    kind: str,
+    texts: tuple[str, str],
+    first: object,
+) -> None:
+    source.execute(f"CREATE TABLE t (id int PRIMARY KEY, v {kind})".encode())
+    source.execute("INSERT INTO t VALUES (1, %s)", (texts[0],))
+    s = scene(DEFINITIONS)
+    s.run_to("0/1")
+    source.execute("INSERT INTO t VALUES (2, %s)", (texts[1],))
+    s.project.extra = {"types": {setting: "text"}}
+    s.run_to(current_lsn(source))
+
+    assert values(s.read("t"), "v") == [first, texts[1]]
+    assert copies_begun(s) == 1
+
+
+@pytest.mark.parametrize(
+    ("setting", "kind", "mode", "text"),
+    [
+        ("date", "date", "text", "2024-02-29"),
+        ("time", "time", "native", "12:34:56"),
+        ("arrays", "int[]", "native", "{1,NULL}"),
+    ],
+)
+def test_a_type_that_the_registry_refuses_needs_another_topic(
+    scene: MakeScene, source: Connection, setting: str, kind: str, mode: str, text: str
+) -> None:
+    source.execute(f"CREATE TABLE t (id int PRIMARY KEY, v {kind})".encode())
+    source.execute("INSERT INTO t VALUES (1, %s)", (text,))
+    s = scene(DEFINITIONS)
+    s.run_to("0/1")
+    source.execute("INSERT INTO t VALUES (2, %s)", (text,))
+    end = current_lsn(source)
+    s.project.extra = {"types": {setting: mode}}
+    refused = s.cli("run", "--endpos", end)
+    other = f"{s.slot}.again"
+    s.project.extra = {**s.project.extra, "topics.names": {s.topic("t"): other}}
+    s.run_to(end)
+
+    assert refused.code == 1
+    assert f"refuses the schema of subject {s.topic('t')}-value" in refused.err
+    (before,) = values(s.read("t"), "v")
+    rows = Rebuilt().apply(s.reader.read(other)).rows()
+    assert [row[0] for row in rows] == [1, 2]
+    assert isinstance(before, str) is (mode == "native")
+    assert {isinstance(row[1], str) for row in rows} == {mode == "text"}
+
+
+def test_a_table_whose_key_is_carried_in_another_type_is_copied_again(
+    scene: MakeScene, source: Connection
+) -> None:
+    source.execute("CREATE TABLE t (id uuid PRIMARY KEY, n int)")
+    source.execute("INSERT INTO t VALUES (%s, 1)", (FIRST,))
+    s = scene(DEFINITIONS)
+    s.run_to("0/1")
+    source.execute("INSERT INTO t VALUES (%s, 2)", (SECOND,))
+    s.project.extra = {"types": {"uuid": "text"}}
+    s.run_to(current_lsn(source))
+    source.execute("DELETE FROM t WHERE n = 1")
+    s.run_to(current_lsn(source))
+
+    assert copies_begun(s) == 2
+    assert s.rebuilt("t") == [(SECOND, 2)]
+
+
+def test_an_array_of_several_dimensions_is_no_dead_end(
+    scene: MakeScene, source: Connection
+) -> None:
+    source.execute("CREATE TABLE t (id int PRIMARY KEY, tags int[])")
+    s = scene(DEFINITIONS, types={"arrays": "native"})
+    s.run_to("0/1")
+    source.execute("INSERT INTO t VALUES (1, '{{1,2}}'), (2, '{1,NULL}'), (3, '{}'), (4, NULL)")
+    end = current_lsn(source)
+    stopped = s.cli("run", "--endpos", end)
+    s.project.extra = {**s.project.extra, "on_error": {"value": "quarantine"}}
+    s.run_to(end)
+
+    assert stopped.code == 1
+    assert "public.t, column tags: an array cannot be carried by an Avro array" in stopped.err
+    assert '[types.columns] "public.t.tags" = "text"' in stopped.err
+    assert s.rebuilt("t") == [(2, [1, None]), (3, []), (4, None)]
+    (error,) = (record.value for record in s.reader.read(f"{s.slot}.error"))
+    assert error is not None
+    assert (error["kind"], error["effect"], error["key"]) == ("value", "missing", {"id": "1"})
