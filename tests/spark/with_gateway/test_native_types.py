@@ -33,8 +33,9 @@ pytestmark = [
     *(pytest.mark.seeded, pytest.mark.slow),
 ]
 
+TABLES = ("scalars", "arrays", "bag", "keyed")
 DEFINITIONS = """
-CREATE PUBLICATION p FOR TABLE scalars, arrays, bag;
+CREATE PUBLICATION p FOR TABLE scalars, arrays, bag, keyed;
 CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;
 """
 TYPES = """
@@ -86,8 +87,14 @@ def array_of(value: str) -> str:
     )
 
 
+KEYED = """INSERT INTO keyed SELECT n, time '00:00' + n * interval '1.5 s',
+    ARRAY[n, NULL, 7], date '2024-01-01' + n FROM generate_series({}, {}) AS n"""
+
+
 def filled(table: str, first: int, last: int) -> str:
-    """INSERT of random rows."""
+    """INSERT of random rows; keys of times, arrays and text follow from a number."""
+    if table == "keyed":
+        return KEYED.format(first, last)
     scalars = [f"CASE WHEN random() > 0.1 THEN {value} END" for value in VALUES.values()]
     arrays = [array_of(value) for value in VALUES.values()]
     arrays += [f"({array_of(VALUES[item])})::{name}" for name, item in DOMAINS.items()]
@@ -103,6 +110,7 @@ def created() -> str:
         f"{TYPES} CREATE TABLE scalars (id int PRIMARY KEY, {scalars});"
         f"CREATE TABLE arrays (id int PRIMARY KEY, {arrays});"
         "CREATE TABLE bag (LIKE arrays); ALTER TABLE bag REPLICA IDENTITY FULL;"
+        "CREATE TABLE keyed (id int, at time, tags int[], day date, PRIMARY KEY (at, tags, day));"
     )
 
 
@@ -112,11 +120,13 @@ def test_random_values_come_back_as_the_server_has_them(
     s = scene(
         DEFINITIONS,
         types=dict.fromkeys(TYPE_CHOICES, "native"),
+        on_error={"value": "quarantine"},
         consumer={
             "warehouse": str(tmp_path / "warehouse"),
             "checkpoint": str(tmp_path / "checkpoint"),
             "trigger_interval_s": 0.5,
         },
+        **{"types.columns": {"public.keyed.day": "text"}},
     )
     settings = consumer_settings(load_settings(s.project.write()), [s.slot], None)
 
@@ -127,13 +137,13 @@ def test_random_values_come_back_as_the_server_has_them(
         connection.execute(created().encode())
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute(setseed())
-        for table in ("scalars", "arrays", "bag"):
+        for table in TABLES:
             connection.execute(filled(table, 1, 60).encode())
 
         gateway = s.project.start()
         gateway.wait_until_copied()
         with running(job):
-            for table in ("scalars", "arrays", "bag"):
+            for table in TABLES:
                 connection.execute(filled(table, 61, 90).encode())
                 connection.execute(f"DELETE FROM {table} WHERE id % 9 = 0".encode())
                 connection.execute(f"UPDATE {table} SET id = id + 1000 WHERE id % 7 = 0".encode())
@@ -142,12 +152,22 @@ def test_random_values_come_back_as_the_server_has_them(
             connection.execute(
                 'UPDATE bag SET "text[]" = array_append("text[]", \'x y\') WHERE id % 5 = 0'
             )
+            connection.execute("UPDATE keyed SET at = at + interval '1 us' WHERE id % 5 = 0")
             verified = s.cli("verify", "--timeout", "300")
+            connection.execute(
+                'INSERT INTO arrays (id, "float8[]") SELECT 5000, ARRAY[ARRAY[0.5, 1]]'
+            )
+            differs = s.cli("verify", "--timeout", "300", "--table", "public.arrays")
+            connection.execute("DELETE FROM arrays WHERE id = 5000")
+            again = s.cli("verify", "--timeout", "300", "--table", "public.arrays")
         assert gateway.terminate() == 0
 
         assert verified.code == 0, verified.out + verified.err
-        assert f"{s.slot}: 3 of 3 tables equal the source at " in verified.out
-        for table in ("scalars", "arrays"):
+        assert f"{s.slot}: 4 of 4 tables equal the source at " in verified.out
+        assert differs.code == 1, differs.out + differs.err
+        assert " missing:\n" in differs.out and "5000" in differs.out
+        assert again.code == 0, again.out + again.err
+        for table in ("bag", "keyed", "scalars", "arrays"):
             frame = spark.read.format("delta").load(
                 str(tmp_path / "warehouse" / s.slot / "public" / table)
             )
