@@ -109,7 +109,8 @@ static int draft_row(Work *work, const Group *group, PyObject *tail, PyObject *h
         put_bytes(out, data, (size_t)size) != DONE)
         return FAILED;
     made->body_size = out->size - made->body_at;
-    if (group->surely_fits < 0 || made->body_size > (size_t)group->surely_fits)
+    if (group->surely_fits < 0 || made->body_size > (size_t)group->surely_fits ||
+        made->key_size > (size_t)group->surely_fits)
         return NOT_MINE;
     Py_INCREF(headers);
     made->headers = headers;

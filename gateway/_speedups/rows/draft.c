@@ -453,7 +453,8 @@ int draft(Work *work, const Group *group, int op, const Value *keyed, const Valu
     if ((got = put_body(work, group, op, before, full, after, seq)) != DONE)
         return got;
     made->body_size = out->size - made->body_at;
-    if (made->body_size > (size_t)group->surely_fits)
+    if (made->body_size > (size_t)group->surely_fits ||
+        made->key_size > (size_t)group->surely_fits)
         return NOT_MINE;
     made->headers = headers_of(work, op, seq, rekey);
     if (made->headers == NULL)

@@ -50,7 +50,7 @@ class ProjectionRoute:
             None if all topics have one partition.
         unchanged: Tuple -> Avro array of the published columns that are UNCHANGED.
         quarantine: Destination of changes that cannot be published; None if these raise.
-        surely_fits: Largest size of a value, in bytes, with which no record can be too large.
+        surely_fits: Size in bytes of key and of value up to which no record can be too large.
     """
 
     __slots__ = (
@@ -99,7 +99,7 @@ class ProjectionRoute:
         # The hash is needed only for topics with several partitions.
         spread = any(target.counter.partitions > 1 for target in targets)
         self.canonical = encoder.canonical_key if spread else None
-        # A key is no longer than the value, which has the key's columns as well.
+        # A key can be longer than the value: arrays in a whole-row key are text.
         least = min((target.counter.most_bytes for target in targets), default=0)
         self.surely_fits = (least - _MOST_OF_HEADERS) // 2
         self.widest = max(targets, key=lambda target: target.counter.most_bytes, default=None)
@@ -137,7 +137,7 @@ class ProjectionRoute:
                         EMPTY_ARRAY if UNCHANGED not in row else self.lost(row, tx),
                     )
                     headers = tx.headers.make(lsn, seq, op)
-                    large = len(body) > self.surely_fits
+                    large = self.may_be_large(key, body)
                     made = True
                 counter = target.counter
                 partition = 0
@@ -334,6 +334,11 @@ class ProjectionRoute:
         counter = self.widest.counter
         check_value(self.encoder.schema, longest // SHRINKS_TO, counter.topic, counter.most_bytes)
 
+    def may_be_large(self, key: bytes | None, body: bytes) -> bool:
+        """Whether a record has to be measured."""
+        most = self.surely_fits
+        return len(body) > most or (key is not None and len(key) > most)
+
     def prefix(self, tx: TransactionState) -> SourcePrefix:
         """Return the constant part of the source block, encoded once per transaction."""
         if self._prefix_of is not tx:
@@ -365,7 +370,7 @@ class ProjectionRoute:
                 out.append((target.topic, partition, wire_key, None, headers))
                 continue
             record = (target.topic, partition, wire_key, target.value_prefix + body, headers)
-            if len(body) > self.surely_fits:
+            if self.may_be_large(key, body):
                 try:
                     check_size(self.encoder.schema, record, counter.most_bytes)
                 except RecordSizeError:

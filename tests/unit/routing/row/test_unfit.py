@@ -223,6 +223,27 @@ def test_a_record_may_be_as_large_as_its_topic_takes(spare: int, effects: list[s
     assert (("s", "c") in taken(seen)) is (not effects)
 
 
+@pytest.mark.parametrize(("nulls", "effects"), [(5_000, ["missing"]), (4_000, [])])
+def test_a_key_that_is_larger_than_its_value_counts(nulls: int, effects: list[str]) -> None:
+    whole_row = replace(
+        TAGGED, replica_identity=ReplicaIdentity.FULL, identity=("a", "tags"), primary_key=()
+    )
+    gateway = quarantining(
+        publish(),
+        tables=[whole_row],
+        types=TypesTable(arrays="native"),
+        most_bytes={TOPIC: 30_000},
+    )
+
+    # A NULL is five bytes of a key's text, and one byte in the value.
+    seen = gateway.commit(
+        relation_of(whole_row), Insert(T1, (b"1", b"{%s}" % b",".join([b"NULL"] * nulls)))
+    )
+
+    assert [e["effect"] for e in errors(seen)] == effects
+    assert (("s", "c") in taken(seen)) is (not effects)
+
+
 def test_halves_of_a_key_change_are_quarantined_together_and_not_counted() -> None:
     gateway = quarantining(publish(), most_bytes={TOPIC: 30_000})
     large = update(key_tuple(b"1", None, None), b"2", NEAR, b"x" * 40_000)
