@@ -10,7 +10,7 @@ from typing import Final
 import delta.tables
 from pyspark.sql import Column as Expr
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructField, TimestampNTZType
+from pyspark.sql.types import ArrayType, StructField, TimestampNTZType
 
 from spark_consumer.errors import COPY_AGAIN, TableError
 from spark_consumer.formats.delta.log import Log
@@ -20,7 +20,7 @@ from spark_consumer.names import quoted
 from spark_consumer.spark.tuning import tuned
 from spark_consumer.values.conversions import literal
 
-__all__ = ["Columns", "needs_mapping"]
+__all__ = ["Columns", "has_times", "needs_mapping"]
 
 _NEEDS_MAPPING: Final = re.compile(r"[ ,;{}()\n\t=]")
 """Characters that column names in Parquet cannot have; Delta then maps names to others."""
@@ -69,7 +69,7 @@ class Columns:
 
     def allow(self, fields: Sequence[StructField]) -> None:
         """Enable column types for which Delta requires a property, if the table exists."""
-        if _have_times(fields) and self._log.version() >= 0 and not _have_times(self._log.fields()):
+        if has_times(fields) and self._log.version() >= 0 and not has_times(self._log.fields()):
             self.require({_TIMES: "supported"})
 
     @contextmanager
@@ -131,5 +131,8 @@ def needs_mapping(names: Iterable[str]) -> bool:
     return any(_NEEDS_MAPPING.search(name) for name in names)
 
 
-def _have_times(fields: Sequence[StructField]) -> bool:
-    return any(isinstance(field.dataType, TimestampNTZType) for field in fields)
+def has_times(fields: Iterable[StructField]) -> bool:
+    """Whether a column is a timestamp without time zone, or has items that are."""
+    kinds = (field.dataType for field in fields)
+    items = (kind.elementType if isinstance(kind, ArrayType) else kind for kind in kinds)
+    return any(isinstance(kind, TimestampNTZType) for kind in items)

@@ -20,11 +20,11 @@ from py4j.java_gateway import is_instance_of  # type: ignore[import-untyped]
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructField, StructType, TimestampNTZType
+from pyspark.sql.types import StructField, StructType
 
 from spark_consumer.formats.commit_metadata import NO_VERSION, Commit, Version
 from spark_consumer.formats.data_files import DataFile, DataFiles, NewFile, StoredColumn
-from spark_consumer.formats.delta.columns import needs_mapping
+from spark_consumer.formats.delta.columns import has_times, needs_mapping
 from spark_consumer.formats.delta.internals import PrivateLog
 from spark_consumer.formats.delta.session import APPLICATION, outrun
 
@@ -151,7 +151,6 @@ def _new(spark: SparkSession, fields: Sequence[StructField]) -> DataFiles | None
     if by_user or needs_mapping(field.name for field in fields):
         return None
     schema = StructType(list(fields))
-    has_times = any(isinstance(field.dataType, TimestampNTZType) for field in fields)
     metadata = {
         "id": str(uuid.uuid4()),
         "format": {"provider": "parquet", "options": {}},
@@ -161,7 +160,7 @@ def _new(spark: SparkSession, fields: Sequence[StructField]) -> DataFiles | None
         "createdTime": time.time_ns() // 1_000_000,
     }
     actions = (
-        json.dumps({"protocol": _WITH_TIMES if has_times else _PLAIN}),
+        json.dumps({"protocol": _WITH_TIMES if has_times(fields) else _PLAIN}),
         json.dumps({"metaData": metadata}),
     )
     return replace(_with_columns(NO_VERSION, (), schema), actions=actions)
@@ -172,11 +171,10 @@ def _allows(
 ) -> bool:
     """Whether a table's columns can become these by new metadata alone."""
     mode = metadata.get("configuration", {}).get("delta.columnMapping.mode", "none")
-    has_times = any(isinstance(field.dataType, TimestampNTZType) for field in fields)
     return (
         mode == "none"
         and not needs_mapping(field.name for field in fields)
-        and (not has_times or "timestampNtz" in protocol.get("writerFeatures", ()))
+        and (not has_times(fields) or "timestampNtz" in protocol.get("writerFeatures", ()))
     )
 
 

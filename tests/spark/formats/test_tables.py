@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
+
+LOCAL_TIMES = {
+    "type": "array",
+    "items": ["null", {"type": "long", "logicalType": "local-timestamp-micros"}],
+}
+TIMES = "timestamp without time zone[]"
 
 
 @pytest.fixture(params=["Delta", "public Delta", "in memory"])
@@ -142,6 +149,40 @@ def test_a_row_of_a_copy_takes_the_place_of_what_the_stream_has_brought(
         (5, "second chunk", 9),
         (6, "came with it", 7),
     ]
+
+
+def test_timestamps_in_arrays_come_to_a_table_that_has_none(
+    spark: SparkSession, tmp_path: Path, tables: TableFormat
+) -> None:
+    key = Col("id", "int", "integer")
+    topic = TableTopic(StaticSchemas(), "s.public.t", [key], ["id"])
+    topic.truncate(0x90, 0, snapshot="first")
+    topic.change("r", 0x90, 0, after={"id": 1})
+    table = Direct(spark, tmp_path, topic, tables)
+    table.apply()
+    default = '{"2024-02-29 00:00:00",NULL}'
+    topic.columns = [key, Col("at", LOCAL_TIMES, TIMES, number=9, missing=default)]
+    topic.change("c", 0xA0, 1, after={"id": 2, "at": []})
+    table.apply()
+
+    assert table.rows() == [(1, [datetime(2024, 2, 29), None]), (2, [])]
+
+
+def test_an_array_type_reaches_a_table_of_text_by_its_next_copy(
+    spark: SparkSession, tmp_path: Path, tables: TableFormat
+) -> None:
+    key = Col("id", "int", "integer")
+    topic = TableTopic(StaticSchemas(), "s.public.t", [key, Col("at", "string", TIMES)], ["id"])
+    topic.truncate(0x90, 0, snapshot="first")
+    topic.change("r", 0x90, 0, after={"id": 1, "at": "{}"})
+    table = Direct(spark, tmp_path, topic, tables)
+    table.apply()
+    topic.columns = [key, Col("at", LOCAL_TIMES, TIMES)]
+    topic.truncate(0xA0, 0, snapshot="first")
+    topic.change("r", 0xA0, 0, after={"id": 2, "at": [None, datetime(2024, 2, 29)]})
+    table.apply()
+
+    assert table.rows() == [(2, [None, datetime(2024, 2, 29)])]
 
 
 def test_a_type_that_delta_cannot_follow_stops_with_the_column_s_name(
