@@ -14,7 +14,19 @@ from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any, Final
 
-__all__ = ["ARRAY", "KEY_FORMS", "MOST_ITEMS", "TYPES", "ColumnType", "of_column", "of_spark"]
+__all__ = [
+    "ARRAY",
+    "KEY_FORMS",
+    "MOST_ITEMS",
+    "TYPES",
+    "ColumnType",
+    "of_column",
+    "of_spark",
+    "precision_and_scale",
+]
+
+_MOST_DIGITS: Final = 38
+"""Largest precision of a decimal that Spark, Flink and Connect support."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,8 +111,20 @@ _MODIFIERS: Final = re.compile(rf"\([^)]*\)| {_FIELD}(?: to {_FIELD})?(?=[(\[]|$
 """Additions of ``format_type`` to a name: a length, a precision, the fields of an interval."""
 
 
+def precision_and_scale(modifier: int) -> tuple[int, int] | None:
+    """Return those of a numeric's type modifier, or None if an Avro decimal cannot have them.
+
+    The scale is signed since PostgreSQL 15. Source: numeric_typmod_precision, numeric_typmod_scale
+    in numeric.c.
+    """
+    packed = modifier - 4
+    precision, scale = packed >> 16 & 0xFFFF, ((packed & 0x7FF) ^ 1024) - 1024
+    fits = packed >= 0 and 0 <= scale <= precision <= _MOST_DIGITS
+    return (precision, scale) if fits else None
+
+
 def of_column(
-    oid: int, extension: str = "", *, native: Collection[str] = (), decimal: bool = False
+    oid: int, extension: str = "", *, native: Collection[str] = (), modifier: int = -1
 ) -> ColumnType:
     """Return the entry of a column of the source.
 
@@ -108,8 +132,9 @@ def of_column(
         oid: Of its type, under any domains.
         extension: Name by ``format_type`` of a type that may be one of an extension, else empty.
         native: Choices by which the column is not carried as text.
-        decimal: Whether the column has a precision and a scale that an Avro decimal can have.
+        modifier: Type modifier, under any domains.
     """
+    decimal = precision_and_scale(modifier) is not None
     for entry in _BY_OID.get(oid, ()):
         if (decimal or not entry.decimal) and (not entry.choice or entry.choice in native):
             return entry

@@ -18,7 +18,7 @@ from gateway.definitions.model import Element
 from gateway.definitions.tables.keys import KeyColumns
 from schemas import load
 from schemas.settings.tables import TYPE_CHOICES, TypesTable
-from schemas.types import ARRAY, ColumnType, of_column
+from schemas.types import ARRAY, ColumnType, of_column, precision_and_scale
 
 __all__ = [
     "ColumnLike",
@@ -28,9 +28,6 @@ __all__ = [
     "describe",
     "has_choice",
 ]
-
-MAX_DECIMAL_PRECISION: Final = 38
-"""Largest precision that Spark, Flink and Connect support."""
 
 _TYPES: Final = TypesTable()
 
@@ -182,28 +179,16 @@ def _field(column: ColumnLike, native: Collection[str]) -> Field:
 
 def _typed(column: str, name: str, kind: Element, native: Collection[str]) -> Field:
     """Return the field of a column, or of an array's items, that is no array itself."""
-    precision, scale = _precision_and_scale(kind.type_modifier)
-    fits = kind.type_modifier >= 4 and 0 <= scale <= precision <= MAX_DECIMAL_PRECISION
     # Only a superuser can make a base type, so nobody else can give one the name of an extension's.
     extension = kind.type_name if kind.type_kind == "b" else ""
-    found = of_column(kind.type_oid, extension, native=native, decimal=fits)
-    if not found.decimal:
-        precision = scale = 0
-    return Field(column, name, found, precision, scale)
+    found = of_column(kind.type_oid, extension, native=native, modifier=kind.type_modifier)
+    digits = precision_and_scale(kind.type_modifier) if found.decimal else None
+    return Field(column, name, found, *(digits or ()))
 
 
 def has_choice(column: ColumnLike) -> bool:
     """Whether ``[types]`` decides how a column is carried."""
     return _field(column, TYPE_CHOICES).type is not _field(column, ()).type
-
-
-def _precision_and_scale(type_modifier: int) -> tuple[int, int]:
-    """Take a numeric's type modifier apart; the scale is signed since PostgreSQL 15.
-
-    Source: numeric_typmod_precision, numeric_typmod_scale in numeric.c.
-    """
-    packed = type_modifier - 4
-    return packed >> 16 & 0xFFFF, ((packed & 0x7FF) ^ 1024) - 1024
 
 
 def _avro_type(field: Field) -> str | dict[str, Any]:

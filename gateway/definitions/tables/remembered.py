@@ -57,7 +57,7 @@ def describe(plan: Plan, copy: TableCopy) -> str:
     key = key_of(table, copy.columns)
     description = {
         "key": key_signature(table.columns, key),
-        "native": _native(table, key, plan.types),
+        "native": _native(table, copy.columns if key == () else key or (), plan.types),
         "kind": table.kind,
         "columns": [astuple(column) for column in table.columns],
         "replica_identity": table.replica_identity.value,
@@ -131,12 +131,13 @@ def description_fault(text: str) -> str | None:
     state = CopyState("", "", "", "ready", oid=1, taken=text)
     try:
         table, publishes = _read(state)
-        key_of_text = json.loads(text)["key"]
+        description = json.loads(text)
+        key_of_text, native = description["key"], {**description.get("native", {})}
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         return f"{type(error).__name__}: {error}"[:200]
     oids = [publish.relation_oid for publish in publishes]
     numbers = oids
-    names = [*table.identity, *table.primary_key, *(key_of_text or ())]
+    names = [*table.identity, *table.primary_key, *(key_of_text or ()), *native]
     for column in table.columns:
         numbers += [column.attnum, column.type_oid, column.type_modifier]
         numbers += [column.base_type_oid, column.base_type_modifier]
@@ -171,23 +172,30 @@ def key_signature(columns: Iterable[Column], key: KeyColumns) -> list[str] | Non
     return [f"{name} {_SAME_KEYS.get(types[name], types[name])}" for name in key]
 
 
-def _native(table: Table, key: KeyColumns, types: TypesTable) -> list[str]:
-    """Return the key's columns that are not carried as text, of those for which it is a choice."""
-    columns = {column.name: column for column in table.columns}
-    return [name for name in key or () if _is_native(columns[name], f"{table}.{name}", types)]
+def _native(table: Table, names: Collection[str], types: TypesTable) -> dict[str, bool]:
+    """Return whether the columns `names` are native where ``[types]`` has a choice."""
+    return {
+        column.name: _is_native(column, types.native_of(f"{table}.{column.name}"))
+        for column in table.columns
+        if column.name in names
+    }
 
 
-def _is_native(column: Column, name: str, types: TypesTable) -> bool:
+def _is_native(column: Column, native: Collection[str]) -> bool:
     modifier = column.base_type_modifier if column.type_kind == "d" else column.type_modifier
-    native = types.native_of(name)
-    return of_column(column.base_type_oid, native=native, decimal=modifier >= 0).choice != ""
+    return of_column(column.base_type_oid, native=native, modifier=modifier).choice != ""
 
 
 def has_same_key(before: str, after: str) -> bool:
-    """Whether two texts of `describe` have the same key, in the same Avro types."""
+    """Whether two texts of `describe` have the same key, in the same Avro types.
+
+    Columns that only one of them has in a whole-row key leave the key the same, and so do all in
+    older texts, which do not say how keys were carried.
+    """
     was, now = json.loads(before), json.loads(after)
-    # Older texts do not say which types those were.
-    return bool(was["key"] == now["key"] and was.get("native", now["native"]) == now["native"])
+    types = was.get("native", {})
+    same = all(types.get(name, native) == native for name, native in now["native"].items())
+    return bool(was["key"] == now["key"] and same)
 
 
 def unseen_since(taken: str, plan: Plan, copy: TableCopy) -> str | None:

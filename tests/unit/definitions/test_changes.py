@@ -233,26 +233,72 @@ def test_a_description_from_before_arrays_had_items_is_read() -> None:
 UUID = replace(column("a", 1), type_oid=2950, base_type_oid=2950, type_name="uuid")
 
 
+def numeric(precision: int, scale: int) -> Column:
+    modifier = (precision << 16 | scale & 0x7FF) + 4
+    base = replace(column("a", 1), type_oid=1700, base_type_oid=1700, type_name="numeric")
+    return replace(base, type_modifier=modifier, base_type_modifier=modifier)
+
+
+def keyed(key: Column, identity: ReplicaIdentity = ReplicaIdentity.DEFAULT) -> Table:
+    """A table whose key is one column or, under FULL, its whole row."""
+    table = replace(TABLE, columns=(key, column("b", 2)), replica_identity=identity)
+    if identity is ReplicaIdentity.FULL:
+        return replace(table, identity=(key.name, "b"), primary_key=())
+    return table
+
+
+def is_copied(before: Plan, after: Plan) -> bool:
+    """Whether the table of a plan is copied when the next one is put into force."""
+    state = replace(ready(before), taken=describe(before, before.copies[0]))
+    assert description_fault(state.taken) is None
+    (found,) = states(state, after)
+    assert found in (to_copy(after)[0], replace(state, taken=""))
+    return found.state == "pending"
+
+
+@pytest.mark.parametrize("identity", [ReplicaIdentity.DEFAULT, ReplicaIdentity.FULL])
 @pytest.mark.parametrize(
-    ("then", "now", "same"),
+    ("then", "now", "copied"),
     [
-        (TypesTable(), TypesTable(), True),
-        (TypesTable(), TypesTable(uuid="text"), False),
-        (TypesTable(uuid="text"), TypesTable(columns={"public.t.a": "text"}), True),
-        (TypesTable(uuid="text"), TypesTable(), False),
-        (TypesTable(), TypesTable(columns={"public.t.b": "text"}, time="native"), True),
+        (TypesTable(), TypesTable(), False),
+        (TypesTable(), TypesTable(uuid="text"), True),
+        (TypesTable(uuid="text"), TypesTable(columns={"public.t.a": "text"}), False),
+        (TypesTable(uuid="text"), TypesTable(), True),
+        (TypesTable(), TypesTable(columns={"public.t.b": "text"}, time="native"), False),
     ],
 )
 def test_a_table_whose_keys_are_carried_in_another_type_is_copied(
-    then: TypesTable, now: TypesTable, same: bool
+    identity: ReplicaIdentity, then: TypesTable, now: TypesTable, copied: bool
 ) -> None:
-    table = replace(TABLE, columns=(UUID, column("b", 2)))
-    before = replace(plan(None, table=table), types=then)
-    after = replace(before, types=now)
-    state = replace(ready(before), taken=describe(before, before.copies[0]))
+    before = replace(plan(None, table=keyed(UUID, identity)), types=then)
 
-    assert (states(state, after) == to_copy(after)) is not same
-    assert (states(state, after)[0].state == "ready") is same
+    assert is_copied(before, replace(before, types=now)) is copied
+
+
+@pytest.mark.parametrize("identity", [ReplicaIdentity.DEFAULT, ReplicaIdentity.FULL])
+@pytest.mark.parametrize(
+    ("before", "copied"),
+    [
+        pytest.param(numeric(10, 2), True, id="a decimal before"),
+        pytest.param(numeric(39, 2), False, id="text before"),
+        pytest.param(numeric(5, -2), False, id="text before, with a negative scale"),
+    ],
+)
+def test_a_numeric_key_that_loses_its_precision_is_copied_if_it_was_a_decimal(
+    identity: ReplicaIdentity, before: Column, copied: bool
+) -> None:
+    after = replace(before, type_modifier=-1, base_type_modifier=-1)
+    plans = [plan(None, table=keyed(one, identity)) for one in (before, after)]
+
+    assert is_copied(*plans) is copied
+
+
+def test_a_column_that_is_added_to_a_whole_row_key_copies_nothing() -> None:
+    table = keyed(UUID, ReplicaIdentity.FULL)
+    wider = replace(table, columns=(*table.columns, replace(UUID, name="c", attnum=3)))
+
+    assert not is_copied(plan(None, table=table), plan(None, table=wider))
+    assert not is_copied(plan(None, table=wider), plan(None, table=table))
 
 
 def test_a_table_of_which_it_is_not_known_how_keys_were_carried_is_not_copied() -> None:
@@ -282,6 +328,11 @@ def test_a_description_that_no_gateway_writes_is_not_read(
     edit: Callable[[list[Any]], list[Any]],
 ) -> None:
     assert description_fault(remembered(*TABLE.columns, edit=edit).taken) is not None
+
+
+def test_a_description_with_native_columns_that_are_a_list_is_not_read() -> None:
+    description = json.loads(remembered(*TABLE.columns).taken)
+    assert description_fault(json.dumps({**description, "native": ["a"]})) is not None
 
 
 def test_a_table_that_has_left_its_publication_is_recalled_under_the_same_definitions() -> None:
