@@ -128,7 +128,7 @@ def _source_findings(
         yield fine("row filters: the server of [filters] dsn answers as the source does")
     yield from filter_findings(routes, settings)
     yield from table_findings(plan)
-    yield from type_findings(plan, settings.types)
+    yield from type_findings(plan, settings)
     yield from guarded("values", lambda: value_findings(connection, settings, plan))
     yield from rights_findings(connection, plan, facts)
     yield from event_trigger_findings(connection, definitions)

@@ -22,7 +22,6 @@ from gateway.envelope.schema import Field, describe, has_choice
 from gateway.source.copy.errors import TableChanged
 from gateway.source.copy.relation_guard import lock
 from gateway.source.session.connection import classify_server_error
-from schemas.settings.tables import TypesTable
 from schemas.types import ARRAY, MOST_ITEMS
 
 __all__ = ["type_findings", "value_findings"]
@@ -45,11 +44,15 @@ _NO_LIST: Final = (
 )
 
 
-def type_findings(plan: Plan, types: TypesTable) -> Iterator[Finding]:
+def type_findings(plan: Plan, settings: Settings) -> Iterator[Finding]:
     """Warn of columns in ``[types]`` for which it decides nothing, and of arrays in keys."""
+    types = settings.types
+    held = {f"{one.schema}.{one.table}" for one in plan.held}
+    tables: set[str] = set()
     published: dict[str, Column] = {}
     for table, columns in _published(plan):
         key = key_of(table, {column.name for column in columns}) or ()
+        tables.add(str(table))
         for column in columns:
             name = f"{table}.{column.name}"
             published[name] = column
@@ -62,6 +65,9 @@ def type_findings(plan: Plan, types: TypesTable) -> Iterator[Finding]:
                     f'carry it as text whatever the key is: [types.columns] "{name}" = "text"',
                 )
     for name in sorted(types.columns):
+        of_table = name.rpartition(".")[0]
+        if of_table in held or (settings.group is not None and of_table not in tables):
+            continue  # published by another group's gateway, or once it is held no more
         if name not in published:
             yield Finding(
                 Severity.WARNING,

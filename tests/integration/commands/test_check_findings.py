@@ -63,6 +63,29 @@ def test_columns_of_the_types_table_for_which_it_decides_nothing(
     assert "public.wide.n" not in said
 
 
+def test_columns_of_the_types_table_that_another_group_publishes_or_whose_table_is_held(
+    scene: Callable[..., Scene], database: Database
+) -> None:
+    with database.connect() as connection:
+        for name in ("wide", "other"):
+            connection.execute(f"CREATE TABLE {name} (a uuid PRIMARY KEY)".encode())
+        connection.execute("CREATE SCHEMA late; CREATE TABLE late.nameless (a uuid)")
+    slot = f"gw_{database.name}"
+    s = scene(
+        "CREATE PUBLICATION p FOR TABLE wide; CREATE PUBLICATION q FOR TABLE other,"
+        " TABLES IN SCHEMA late; CREATE SUBSCRIPTION {s}_p CONNECTION '' PUBLICATION p;"
+        " CREATE SUBSCRIPTION {s}_q CONNECTION '' PUBLICATION q;",
+        **{"source.groups": {"one": [f"{slot}_p"], "two": [f"{slot}_q"]}},
+    )
+    columns = ("public.wide.a", "public.other.a", "late.nameless.a")
+    s.project.extra = {**s.project.extra, "types.columns": dict.fromkeys(columns, "text")}
+
+    said = s.cli("check").out
+
+    assert "table late.nameless" in said and "is held" in said
+    assert "no such column is published" not in said
+
+
 def test_values_that_avro_cannot_carry_are_found_in_the_tables(
     scene: Callable[..., Scene], database: Database
 ) -> None:
