@@ -71,16 +71,16 @@ class _Walk:
                     self.learn(schema[part], depth + 1)
 
     def value(self, schema: Any, depth: int) -> None:
-        """Pass a value."""
-        self._left -= 1
-        if self._left < 0 or depth > _DEEPEST:
-            self.fail("too many values, or nested too deeply")
+        """Pass a value; a union, which has bytes of its own, is counted as the value in it."""
         if isinstance(schema, list):
             branch = self._number()
             if not 0 <= branch < len(schema):
                 self.fail(f"branch {branch} of a union of {len(schema)}")
             self.value(schema[branch], depth + 1)
             return
+        self._left -= 1
+        if self._left < 0 or depth > _DEEPEST:
+            self.fail("too many values, or nested too deeply")
         kind = schema if isinstance(schema, str) else schema["type"]
         most = MOST_BYTES
         if isinstance(schema, Mapping) and schema.get("logicalType") == "decimal":

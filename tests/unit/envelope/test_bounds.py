@@ -15,6 +15,7 @@ import schemas
 from gateway.core.errors import ProtocolError
 from gateway.envelope.bounds import MOST_BYTES, check_datum
 from gateway.envelope.encoding.varint import encode_long
+from schemas.types import MOST_ITEMS
 
 NAMES = ["progress", "progress-key", "transaction", "envelope", "error", "message"]
 
@@ -75,6 +76,12 @@ def test_golden_records_pass_and_every_part_of_them_does_not(name: str) -> None:
 def test_a_claim_that_the_bytes_do_not_bear_out_is_refused(schema: Any, data: bytes) -> None:
     with pytest.raises(ProtocolError):
         check_datum(parsed(schema), data)
+
+
+def test_an_array_of_as_many_items_as_the_gateway_carries_is_read() -> None:
+    schema = parsed({"type": "array", "items": ["null", "int"]})
+
+    check_datum(schema, encode_long(MOST_ITEMS) + b"\2\2" * MOST_ITEMS + b"\0")
 
 
 @given(data=st.binary(max_size=200))

@@ -10,6 +10,7 @@ import pytest
 
 from gateway.commands.check import values
 from gateway.commands.verify import judge
+from gateway.envelope import bounds
 from gateway.monitor import http_server, page, watch
 from gateway.rowfilter.server import pushdown
 from gateway.runtime.lifecycle import standby
@@ -52,6 +53,7 @@ FIGURES = [
         f"no device, and at most {N} MiB, of a value {N} MiB",
         (text_files.LONGEST_FILE / MIB, text_files.LONGEST_SECRET / MIB),
     ),
+    ("operations.md", f"has more than {N} values", (bounds._MOST_VALUES,)),
     ("operations.md", f"with those in force every {N} seconds", (standby._LOOK_S,)),
     (
         "operations.md",
