@@ -17,6 +17,7 @@ __all__ = ["change_line", "tail", "topics_of"]
 
 _SCHEMA: Final = "public"
 _LONGEST: Final = 60
+_MOST_ITEMS: Final = 20
 _OF_A_CHANGE: Final = frozenset({"op", "before", "after", "source", "unchanged"})
 
 
@@ -141,7 +142,8 @@ def _text(value: object) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, list):
-        return f"{{{','.join(map(_text, value))}}}"
+        more = ["..."] if len(value) > _MOST_ITEMS else []
+        return f"{{{','.join([*map(_text, value[:_MOST_ITEMS]), *more])}}}"
     text = value.hex() if isinstance(value, bytes) else str(value)
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST - 3]}..."

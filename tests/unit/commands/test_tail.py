@@ -56,6 +56,8 @@ def line(
             "UPDATE a=1 to a=2 c=x",
         ),
         (line("c", after={"b": b"\x00\xff"}), "INSERT b=00ff"),
+        (line("c", after={"a": [1, None, "a b"]}), "INSERT a={1,NULL,'a b'}"),
+        (line("c", after={"a": [7] * 21}), f"INSERT a={{{'7,' * 20}...}}"),
         (line("c", after={"c": "x" * 100}), f"INSERT c={'x' * 57}..."),
     ],
 )
