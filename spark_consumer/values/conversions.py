@@ -25,6 +25,7 @@ from schemas.types import of_spark
 
 __all__ = [
     "CONVERSIONS",
+    "MOST_LITERALS",
     "Conversion",
     "array_text",
     "clock_sql",
@@ -44,6 +45,9 @@ _IS_BYTES: Final = re.compile(r"\\x((?:[0-9a-f]{2})*)", re.ASCII)
 _DATE_INFINITIES: Final = {"infinity": 2**31 - 1, "-infinity": -(2**31)}
 _TIMESTAMP_INFINITIES: Final = {"infinity": 2**63 - 1, "-infinity": -(2**63)}
 _DAY_US: Final = 86_400_000_000
+
+MOST_LITERALS: Final = 1_000
+"""Number of an array's items up to which it is made an expression; each is a node of the plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,8 @@ def literal(text: str, field: StructField) -> Expr:
         field: Column; its comment is PostgreSQL's type.
 
     Raises:
-        ValueError: PostgreSQL does not print `text` for a type that is stored this way.
+        ValueError: PostgreSQL does not print `text` for a type that is stored this way, or it is an
+            array of more than `MOST_LITERALS` items.
     """
     return _of(field).literal(text, field.dataType)
 
@@ -157,7 +162,9 @@ def _bytea_literal(text: str, kind: DataType) -> Expr:
 
 def _array_literal(item: Conversion, text: str, kind: DataType) -> Expr:
     assert isinstance(kind, ArrayType)
-    items = (None if one is None else one.decode() for one in array_items(text.encode()))
+    items = [None if one is None else one.decode() for one in array_items(text.encode())]
+    if len(items) > MOST_LITERALS:
+        raise ValueError(f"an array of more than {MOST_LITERALS:,} items")
     made = (F.lit(None) if one is None else item.literal(one, kind.elementType) for one in items)
     return F.array(*made).cast(kind)
 

@@ -27,6 +27,7 @@ from spark_consumer.formats.delta import merge
 from spark_consumer.job import maintenance
 from spark_consumer.spark import session as spark_session
 from spark_consumer.spark import tuning
+from spark_consumer.values import conversions
 from spark_consumer.verify import text
 
 DOCS = Path(__file__).resolve().parents[4] / "docs"
@@ -94,6 +95,7 @@ FIGURES = [
     ),
     ("types.md", f"for at most {N} seconds, and all", (values._TABLE_S,)),
     ("types.md", f"or of more than {N} items", (types.MOST_ITEMS,)),
+    ("spark.md", f"an array of more than {N} items", (conversions.MOST_LITERALS,)),
     ("spark.md", f"seen of the job in the last {N} minutes", (metrics._STALE_S / 60,)),
     (
         "spark.md",
