@@ -31,8 +31,12 @@ __all__ = ["ProjectionRoute"]
 Draft: TypeAlias = tuple[bytes | None, bytes, bytes | None, list[Header]]
 """Record without a topic: key, canonical key, value without wire prefix, headers."""
 
-SHRINKS_TO: Final = 8
-"""Maximum ratio of a value's size as PostgreSQL sends it to its size in Avro: `{NULL,NULL}`."""
+SHRINKS_TO: Final = 16
+"""Maximum ratio of a value's size as PostgreSQL sends it to its size in Avro.
+
+An item of an array of timestamptz is 32 bytes of text, and two bytes if it is 1970-01-01 00:00 and
+a few microseconds.
+"""
 
 _MOST_OF_HEADERS: Final = 4096
 """Upper bound on the bytes of a record's headers, prefixes and lengths."""
