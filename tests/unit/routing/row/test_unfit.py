@@ -244,6 +244,25 @@ def test_a_key_that_is_larger_than_its_value_counts(nulls: int, effects: list[st
     assert (("s", "c") in taken(seen)) is (not effects)
 
 
+def test_an_array_much_smaller_in_avro_than_as_text_is_sent() -> None:
+    instants = replace(
+        column("at", 2, 1185, "timestamp with time zone[]"),
+        element=Element(1184, -1, "timestamp with time zone", "b"),
+    )
+    shown = table(T1, "t1", (column("a", 1), instants))
+    gateway = quarantining(
+        publish(),
+        tables=[shown],
+        types=TypesTable(arrays="native"),
+        most_bytes={TOPIC: 300_000},
+    )
+    text = b"{%s}" % b",".join([b'"1970-01-01 00:00:00.000001+00"'] * 80_000)
+
+    seen = gateway.commit(relation_of(shown), Insert(T1, (b"1", text)))
+
+    assert taken(seen) == [("s", "c")]
+
+
 def test_halves_of_a_key_change_are_quarantined_together_and_not_counted() -> None:
     gateway = quarantining(publish(), most_bytes={TOPIC: 30_000})
     large = update(key_tuple(b"1", None, None), b"2", NEAR, b"x" * 40_000)
