@@ -22,6 +22,7 @@ from gateway.definitions.model import (
     Collation,
     Column,
     FilterClause,
+    Masks,
     Operation,
     Plan,
     Publish,
@@ -33,6 +34,7 @@ from gateway.routing import Router, RoutingSettings
 from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.routing.row.native import why_not_built
 from gateway.transactions import Assembler, Event, Series, Transaction
+from schemas.settings.masks import Mask
 
 __all__ = ["run"]
 
@@ -55,6 +57,8 @@ def run() -> None:
     frames = _load(COLUMNS, make_rows(), 1_000)
     _report("7 columns, a filter that passes 10 %", _router(COLUMNS, "(quantity < 100)"), frames)
     _report("7 columns, a filter that passes none", _router(COLUMNS, "(quantity < 0)"), frames)
+    masks = (("name", Mask("hash")), ("note", Mask("null")))
+    _report("7 columns, one hashed, one null", _router(COLUMNS, None, masks), frames)
     wide = [("id", 20, -1, "bigint"), *((f"c{n}", 25, -1, "text") for n in range(49))]
     rows = [(b"%d" % n, *(b"value %d" % (n * c) for c in range(49))) for n in range(1000)]
     _report("50 columns, transactions of 1,000", _router(wide, None), _load(wide, rows, 1_000))
@@ -96,7 +100,9 @@ def _route(router: Router, event: Event) -> None:
             pass
 
 
-def _router(columns: Sequence[tuple[str, int, int, str]], where: str | None) -> Any:
+def _router(
+    columns: Sequence[tuple[str, int, int, str]], where: str | None, masks: Masks = ()
+) -> Any:
     described = tuple(
         Column(n, i, oid, mod, text, oid, mod, "b", False, "", _C if oid == 25 else None)
         for i, (n, oid, mod, text) in enumerate(columns, 1)
@@ -111,11 +117,12 @@ def _router(columns: Sequence[tuple[str, int, int, str]], where: str | None) -> 
     plan = Plan(
         {_OID: table},
         (SubscriptionDefinition("s", ("p",)),),
-        (Publish("s", _OID, _OID, ALL_OPERATIONS, filters, None),),
+        (Publish("s", _OID, _OID, ALL_OPERATIONS, filters, None, masks=masks),),
         (),
         (),
     )
-    settings = RoutingSettings("bench", "bench", "1", {"s.public.orders": 1})
+    topics = {"s.public.orders": 1}
+    settings = RoutingSettings("bench", "bench", "1", topics, hash_key=b"k" * 32)
 
     def make() -> Router:
         return Router(RelationRoutes(plan, settings, FixedCatalog(), OneId()), settings)

@@ -27,12 +27,12 @@ TableKey = tuple[str, str, str]
 
 
 def fingerprint_of(plan: Plan, copy: TableCopy) -> str:
-    """Return 16 hex digits that differ if the table would hold other rows or columns.
+    """Return 16 hex digits that differ if the table would hold other rows, columns or masks.
 
     The names of publications are left out, and so is a column that is added to a table without a
     column list: neither changes which rows the table holds.
     """
-    definition = {
+    definition: dict[str, object] = {
         "copy": sorted(clause.text for clause in copy.filters),
         "stream": sorted(
             {
@@ -52,6 +52,8 @@ def fingerprint_of(plan: Plan, copy: TableCopy) -> str:
             }
         ),
     }
+    if copy.masks:
+        definition["masks"] = [(name, str(mask), mask.key_id) for name, mask in copy.masks]
     return hashlib.sha256(json.dumps(definition).encode()).hexdigest()[:16]
 
 

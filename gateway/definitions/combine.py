@@ -21,6 +21,7 @@ from gateway.definitions.column_lists import (
     publishes_generated,
 )
 from gateway.definitions.identity import find_identity_problems
+from gateway.definitions.masks import PlannedMasks
 from gateway.definitions.membership import Entry, Membership
 from gateway.definitions.model import (
     Catalog,
@@ -64,6 +65,7 @@ def make_plan(
     missing_identity: MissingIdentity,
     holdable: Callable[[str, Table], bool] = nothing_holdable,
     faults: Mapping[TableId, Fault] = MappingProxyType({}),
+    known: Mapping[tuple[str, str], int] = MappingProxyType({}),
 ) -> Plan:
     """Combine definitions and catalog into a plan.
 
@@ -80,6 +82,7 @@ def make_plan(
         holdable: Whether a table of a subscription is held, and left out, if it has a problem;
             otherwise the definitions are refused.
         faults: Faults that the catalog does not show; their tables are held in any case.
+        known: OIDs of the tables that were published already, by schema and name.
 
     Raises:
         DefinitionError: there are problems; all results of `find_problems` in one error.
@@ -87,6 +90,7 @@ def make_plan(
     """
     members = Membership(catalog)
     named = Listed(definitions, catalog)
+    masks = PlannedMasks(definitions, catalog, known)
 
     def hold(subscription: str, oid: int, fault: Fault) -> HeldTable:
         table = catalog.tables[oid]
@@ -104,7 +108,9 @@ def make_plan(
         )
 
     held: dict[TableId, HeldTable] = {}
-    for subscription_name, oid, error in _problems(members, definitions, catalog, missing_identity):
+    for subscription_name, oid, error in _problems(
+        members, definitions, catalog, missing_identity, masks
+    ):
         if holdable(subscription_name, catalog.tables[oid]):
             reason = error.message.partition("\n")[0]
             held.setdefault((subscription_name, oid), hold(subscription_name, oid, Fault(reason)))
@@ -112,7 +118,7 @@ def make_plan(
         if oid in catalog.tables:
             held.setdefault((subscription_name, oid), hold(subscription_name, oid, fault))
     problems = find_problems(
-        definitions, catalog, missing_identity=missing_identity, held=held.keys()
+        definitions, catalog, missing_identity=missing_identity, held=held.keys(), known=known
     )
     if len(problems) == 1:
         raise problems[0]
@@ -126,12 +132,12 @@ def make_plan(
     for subscription in definitions.subscriptions:
         publications = [catalog.publications[name] for name in subscription.publications]
         left_out = {oid for name, oid in held if name == subscription.name}
-        published = list(_publishes(members, subscription, publications, left_out))
+        published = list(_publishes(members, subscription, publications, left_out, masks))
         copied = [table for table in members.copied(publications) if table.oid not in left_out]
         if not copied:
             warnings.append(f'subscription "{subscription.name}" has no tables')
         if subscription.copy_data:
-            copies += [_copy(members, subscription, publications, table) for table in copied]
+            copies += [_copy(members, subscription, publications, t, masks) for t in copied]
         publishes += published
         for table in copied:
             entry = members.entry(publications, table)
@@ -194,17 +200,21 @@ def find_problems(
     *,
     missing_identity: MissingIdentity,
     held: Collection[TableId] = (),
+    known: Mapping[tuple[str, str], int] = MappingProxyType({}),
 ) -> list[DefinitionError]:
     """Find all problems for which PostgreSQL would refuse a subscription, or a write at the source.
 
-    Problems of the tables in `held`, by subscription and OID, are left out.
+    Problems of the tables in `held`, by subscription and OID, are left out; `known` is as for
+    `make_plan`.
 
     Returns:
-        One error per problem, in PostgreSQL's words.
+        One error per problem, in PostgreSQL's words; and one per mask that cannot be.
     """
     errors: dict[str, DefinitionError] = {}
-    members = Membership(catalog)
-    for name, oid, error in _problems(members, definitions, catalog, missing_identity):
+    members, masks = Membership(catalog), PlannedMasks(definitions, catalog, known)
+    for error in masks.unknown():
+        errors.setdefault(str(error), error)
+    for name, oid, error in _problems(members, definitions, catalog, missing_identity, masks):
         if (name, oid) not in held:
             errors.setdefault(str(error), error)
     return list(errors.values())
@@ -215,6 +225,7 @@ def _problems(
     definitions: Definitions,
     catalog: Catalog,
     missing_identity: MissingIdentity,
+    masks: PlannedMasks,
 ) -> Iterator[tuple[str, int, DefinitionError]]:
     """Yield each problem with the subscription, and the OID of the subscriber's table."""
     for subscription in definitions.subscriptions:
@@ -223,8 +234,14 @@ def _problems(
             if publication in subscription.publications:
                 yield subscription.name, oid, error
         refused: set[int] = set()
+        checked: set[int] = set()
         for table in members.copied(publications):
-            if copied_columns(members, _listing(members, publications, table), table) is None:
+            columns = copied_columns(members, _listing(members, publications, table), table)
+            if columns is not None:
+                checked.add(table.oid)
+                for fault in masks.problems(subscription.name, table, columns):
+                    yield subscription.name, table.oid, fault
+            else:
                 refused.add(table.oid)
                 yield (
                     subscription.name,
@@ -236,9 +253,14 @@ def _problems(
             if entry is None:
                 continue
             if entry.target.oid not in refused:
-                fault = disagreement(members, entry, definitions, subscription)
-                if fault is not None:
-                    yield subscription.name, entry.target.oid, fault
+                disagreed = disagreement(members, entry, definitions, subscription)
+                if disagreed is not None:
+                    yield subscription.name, entry.target.oid, disagreed
+                elif entry.target.oid not in checked:
+                    checked.add(entry.target.oid)
+                    names = [column.name for column in entry.target.columns]
+                    for fault in masks.problems(subscription.name, entry.target, names):
+                        yield subscription.name, entry.target.oid, fault
             if missing_identity == "insert_only":
                 continue
             for _, error in find_identity_problems(members, publications, table, definitions.text):
@@ -268,6 +290,7 @@ def _publishes(
     subscription: SubscriptionDefinition,
     publications: Sequence[Publication],
     left_out: Collection[int],
+    masks: PlannedMasks,
 ) -> Iterator[Publish]:
     for table in _relations(members):
         entry = members.entry(publications, table)
@@ -277,7 +300,7 @@ def _publishes(
         assert generated is not None
         columns = column_list(members, entry.publications, entry.target, generated=generated)
         assert not isinstance(columns, Different)
-        yield Publish(
+        publish = Publish(
             subscription=subscription.name,
             relation_oid=table.oid,
             target_oid=entry.target.oid,
@@ -290,6 +313,8 @@ def _publishes(
             columns=columns,
             generated=generated and columns is None,
         )
+        names = [column.name for column in entry.target.columns if publish.publishes(column)]
+        yield replace(publish, masks=masks.on(subscription.name, entry.target, names))
 
 
 def _filters(members: Membership, entry: Entry, operation: Operation) -> tuple[FilterClause, ...]:
@@ -325,6 +350,7 @@ def _copy(
     subscription: SubscriptionDefinition,
     publications: Sequence[Publication],
     table: Table,
+    masks: PlannedMasks,
 ) -> TableCopy:
     """Plan the copy of one table; filters apply whichever operations their publications publish.
 
@@ -338,6 +364,7 @@ def _copy(
         target_oid=table.oid,
         filters=_any_of(members, listing, table),
         columns=columns,
+        masks=masks.on(subscription.name, table, columns),
     )
 
 

@@ -15,6 +15,10 @@ from gateway.core.errors import DefinitionError
 from gateway.core.identifiers import one_line, quote_identifier
 from gateway.core.watermark import HeldCause
 from gateway.pgoutput.messages import ReplicaIdentity
+from schemas.settings.masks import Mask
+
+Masks: TypeAlias = tuple[tuple[str, Mask], ...]
+"""Masks of published columns, by name, in the target's order."""
 
 TableId: TypeAlias = tuple[str, int]
 """Subscription, and OID of the subscriber table."""
@@ -103,13 +107,15 @@ class Definitions:
     Attributes:
         text: Whole source text, for error messages.
         fingerprint: Hex digest that changes whenever the meaning may have changed, but not with
-            comments or white space.
+            comments or white space. That of masks is part of it.
+        masks: Masks by ``subscription.schema.table.column``.
     """
 
     publications: tuple[PublicationDefinition, ...]
     subscriptions: tuple[SubscriptionDefinition, ...]
     text: str
     fingerprint: str
+    masks: Mapping[str, Mask] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +296,7 @@ class Publish:
         columns: Column list, in the target's order; None for all columns that are not generated,
             including those added later.
         generated: Whether stored generated columns are published if there is no column list.
+        masks: Masks of the published columns.
     """
 
     subscription: str
@@ -299,6 +306,7 @@ class Publish:
     filters: Mapping[Operation, tuple[FilterClause, ...]]
     columns: tuple[str, ...] | None
     generated: bool = False
+    masks: Masks = ()
 
     def publishes(self, column: Column) -> bool:
         """Whether `column` of the target is published to the subscription, if it is sent at all.
@@ -316,13 +324,14 @@ class TableCopy:
 
     A row passes if any of `filters` is true, or if there are none. For a partitioned target the
     whole tree is read, for any other only the table itself. `columns` names the copied columns in
-    the target's order.
+    the target's order, `masks` has the masks of some of them.
     """
 
     subscription: str
     target_oid: int
     filters: tuple[FilterClause, ...]
     columns: tuple[str, ...]
+    masks: Masks = ()
 
 
 @dataclass(frozen=True, slots=True)

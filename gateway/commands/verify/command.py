@@ -80,7 +80,8 @@ def _one(
     deadline = time.monotonic() + timeout_s
     with connect(settings.source.dsn, application_name="pgsluice verify") as connection:
         plan = read_plan(settings, connection, read_definitions(settings))
-    chosen = _chosen(compared_tables(plan, subscription), tables, native)
+    hash_key = (settings.columns.hash_key or "").encode()
+    chosen = _chosen(compared_tables(plan, subscription, hash_key), tables, native)
     with closing(Registry(wanted.registry_url, wanted.registry)) as schemas:
         rebuilt = RebuiltTables(wanted, spark, subscription, schemas, deadline)
         if native is None:

@@ -29,6 +29,7 @@ from gateway.definitions.tables.keys import KeyColumns, key_of
 from gateway.definitions.tables.retired import with_retired
 from gateway.definitions.tables.shape import read_shape, unseen_change, write_shape
 from gateway.pgoutput.messages import ReplicaIdentity
+from schemas.settings.masks import read_mask
 
 __all__ = [
     "describe",
@@ -51,10 +52,15 @@ _SAME_KEYS: Final = {21: 20, 23: 20, 20: 20, 700: 701, 701: 701, 1043: 25, 25: 2
 def describe(plan: Plan, copy: TableCopy) -> str:
     """Return how `plan` publishes the table of `copy`, as JSON."""
     table = plan.tables[copy.target_oid]
+    masked = {name for name, _ in copy.masks}
     description = {
         "key": key_signature(table.columns, key_of(table, copy.columns)),
         "kind": table.kind,
-        "columns": [astuple(column) for column in table.columns],
+        # What older rows have in a masked column is a value of theirs.
+        "columns": [
+            astuple(replace(column, missing=None) if column.name in masked else column)
+            for column in table.columns
+        ],
         "replica_identity": table.replica_identity.value,
         "identity": table.identity,
         "primary_key": table.primary_key,
@@ -72,7 +78,7 @@ def _alike(publishes: Iterable[Publish]) -> list[dict[str, Any]]:
     """Return how relations are published; those of a tree published alike share an item."""
     items: dict[str, dict[str, Any]] = {}
     for publish in publishes:
-        item = {
+        item: dict[str, Any] = {
             "operations": sorted(operation.value for operation in publish.operations),
             "filters": {
                 operation.value: [(clause.publication, clause.text) for clause in clauses]
@@ -81,6 +87,8 @@ def _alike(publishes: Iterable[Publish]) -> list[dict[str, Any]]:
             "columns": publish.columns,
             "generated": publish.generated,
         }
+        if publish.masks:
+            item["masks"] = [(name, str(mask), mask.key_id) for name, mask in publish.masks]
         same = items.setdefault(json.dumps(item), item | {"relations": []})
         same["relations"].append(publish.relation_oid)
     return list(items.values())
@@ -342,6 +350,10 @@ def _publish(state: CopyState, item: Mapping[str, Any], relation_oid: int) -> Pu
         },
         None if item["columns"] is None else tuple(item["columns"]),
         item["generated"],
+        tuple(
+            (str(name), replace(read_mask(text), key_id=str(key_id)))
+            for name, text, key_id in item.get("masks", ())
+        ),
     )
 
 

@@ -39,6 +39,8 @@ def mismatch_of(
     names = {column.name for column in relation.columns}
     if publish.columns is not None and not names.issuperset(publish.columns):
         return "a column of its column list is gone"
+    if not names.issuperset(name for name, _ in publish.masks):
+        return "a masked column is gone"
     identity = {column.name for column in relation.columns if column.is_key}
     full = relation.replica_identity is ReplicaIdentity.FULL
     direct = publish.relation_oid == publish.target_oid == relation.relation_oid

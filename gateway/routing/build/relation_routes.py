@@ -349,7 +349,7 @@ class RelationRoutes:
         for publish in self._publishes_once:
             table = self.projections.tables[publish.target_oid]
             columns = tuple(c.name for c in table.columns if publish.publishes(c))
-            projection = self.projections.stored(table, columns)
+            projection = self.projections.stored(table, columns, publish.masks)
             encoder = self._builder.encoder(projection, columns)
             try:
                 self._builder.target(publish.subscription, projection, encoder, frozenset(), {})

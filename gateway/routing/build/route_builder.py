@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from gateway.definitions.model import FilterClause, Operation, Plan
 from gateway.envelope.envelope import EnvelopeEncoder
+from gateway.envelope.masking import masked_columns, row_mask
 from gateway.routing.build.projections import Projection
 from gateway.routing.build.topics import Addresses
 from gateway.routing.row.projection_route import ProjectionRoute
@@ -28,15 +29,18 @@ class RouteBuilder:
     def encoder(self, projection: Projection, layout: Sequence[str]) -> EnvelopeEncoder:
         """Return the encoder of `projection` for tuples with columns `layout`."""
         position = {name: index for index, name in enumerate(layout)}
+        indexes = [position[column.name] for column in projection.columns]
+        columns, masks, hash_key = projection.columns, projection.masks, self._settings.hash_key
         return EnvelopeEncoder(
             projection.target.schema,
             projection.target.name,
-            projection.columns,
+            masked_columns(columns, masks, hash_key),
             key=projection.key,
             identity=projection.identity,
             replica_identity=projection.replica_identity.value,
-            indexes=[position[column.name] for column in projection.columns],
+            indexes=indexes,
             numeric=self._settings.numeric,
+            mask=row_mask(columns, indexes, masks, hash_key) if masks else None,
         )
 
     def target(
@@ -80,6 +84,7 @@ class RouteBuilder:
                 (projection.target.schema, projection.target.name),
                 [(column.name, layout.index(column.name)) for column in projection.columns],
                 projection.identity,
+                encoder.mask,
             )
         return ProjectionRoute(
             encoder,

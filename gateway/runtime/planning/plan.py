@@ -37,6 +37,7 @@ from gateway.definitions.ddl.effects import (
     untouched,
 )
 from gateway.definitions.groups import only_group
+from gateway.definitions.masks import PlannedMasks, with_masks
 from gateway.definitions.model import Catalog, Definitions, Fault, Plan, Table, TableId
 from gateway.definitions.sql.parser import parse_definitions
 from gateway.definitions.tables.listed import Listed
@@ -64,11 +65,15 @@ _KEY_LOOK_S: Final = 1.0
 _KEYS: Final = 4
 
 
-def read_definitions(settings: Settings) -> Definitions:
+def read_definitions(settings: Settings, *, masks: bool = True) -> Definitions:
     """Read and parse the definitions file; of a group only its subscriptions.
 
+    Args:
+        settings: The configuration.
+        masks: Whether masks belong to them; who needs names alone needs no key of ``hash``.
+
     Raises:
-        ConfigError: the file cannot be read.
+        ConfigError: the file cannot be read, or a mask is of no subscription.
         DefinitionError: it does not parse, or uses something that is not supported.
     """
     path = settings.definitions.file
@@ -88,7 +93,15 @@ def read_definitions(settings: Settings) -> Definitions:
             key="definitions.file",
             hint="add a line like: CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p;",
         )
-    return only_group(definitions, settings.source.groups, settings.group)
+    chosen = only_group(definitions, settings.source.groups, settings.group)
+    if not masks:
+        return chosen
+    return with_masks(
+        chosen,
+        settings.columns.masks,
+        settings.columns.hash_key,
+        defined=[subscription.name for subscription in definitions.subscriptions],
+    )
 
 
 def read_plan(
@@ -169,6 +182,7 @@ def _vetted(
             faults=found,
             prefix=settings.source.slot,
             missing_identity=settings.definitions.missing_identity,
+            known=known_tables(states),
         )
         noticed = find_faults(settings, connection, plan, states, rights=rights) if holds else {}
         more = {
@@ -200,7 +214,7 @@ def recalled_plan(
         TransientError: the connection is gone.
     """
     states = [_checked(connection, state) for state in watermark.copies]
-    return recall(
+    recalled = recall(
         plan,
         states,
         existing_relations(connection, oids_of(states)),
@@ -208,6 +222,9 @@ def recalled_plan(
         and definitions.fingerprint == watermark.definitions,
         exactly=reports_ddl,
     )
+    masks = PlannedMasks(definitions, Catalog(recalled.tables, {}), known_tables(states))
+    publishes = (masks.restored(p, recalled.tables[p.target_oid]) for p in recalled.publishes)
+    return replace(recalled, publishes=tuple(publishes))
 
 
 def _checked(connection: psycopg.Connection, state: CopyState) -> CopyState:

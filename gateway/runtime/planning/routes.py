@@ -100,5 +100,6 @@ def routing_settings(
         server_filters=settings.filters.server == "on",
         system_identifier=facts.system_identifier,
         slot=settings.source.slot,
+        hash_key=(settings.columns.hash_key or "").encode(),
         muted=topics.muted,
     )

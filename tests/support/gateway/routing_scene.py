@@ -16,6 +16,7 @@ from gateway.definitions.model import (
     ALL_OPERATIONS,
     Column,
     FilterClause,
+    Masks,
     Operation,
     Plan,
     Publish,
@@ -89,6 +90,7 @@ def publish(
     target: int | None = None,
     operations: frozenset[Operation] = ALL_OPERATIONS,
     columns: tuple[str, ...] | None = None,
+    masks: Masks = (),
 ) -> Publish:
     target = relation if target is None else target
     clauses: tuple[FilterClause, ...] = ()
@@ -97,7 +99,7 @@ def publish(
     filters: dict[Operation, tuple[FilterClause, ...]] = {
         o: clauses for o in operations if o is not Operation.TRUNCATE
     }
-    return Publish(subscription, relation, target, operations, filters, columns)
+    return Publish(subscription, relation, target, operations, filters, columns, masks=masks)
 
 
 def relation_of(shown: Table, oid: int | None = None) -> Relation:
@@ -178,6 +180,7 @@ class Gateway:
         evaluator: Evaluator | None = None,
         schemas: Schemas | None = None,
         copies: Sequence[TableCopy] = (),
+        hash_key: bytes = b"",
     ) -> None:
         self.schemas = schemas or Schemas()
         names = dict.fromkeys(p.subscription for p in publishes)
@@ -204,6 +207,7 @@ class Gateway:
             binary=binary is not None,
             quarantined=frozenset(quarantined),
             most_bytes=most_bytes or {},
+            hash_key=hash_key,
         )
         catalog = binary or NoCatalog()
         self.plan = plan

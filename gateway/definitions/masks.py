@@ -1,0 +1,191 @@
+"""Masks of columns: the tables that each is for, and the columns that cannot have it. Pure.
+
+A mask must not be lost without notice: it stays with a table that is renamed, holds for the
+partitions of the tree that it names, and a name that fits no table or column is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from gateway.core.errors import ConfigError, DefinitionError
+from gateway.definitions.model import Catalog, Column, Definitions, Masks, Publish, Table
+from gateway.definitions.tables.keys import key_of
+from schemas.settings.masks import Mask, read_mask
+
+__all__ = ["PlannedMasks", "with_masks"]
+
+_TEXTS: Final = frozenset({19, 25, 1042, 1043})
+"""OIDs of name, text, char(n) and varchar."""
+_KEY_ID: Final = b"pgsluice: digest of the key of hash"
+_KEY_ID_DIGITS: Final = 16
+
+
+def with_masks(
+    definitions: Definitions,
+    masks: Mapping[str, str],
+    hash_key: str | None,
+    *,
+    defined: Collection[str],
+) -> Definitions:
+    """Return `definitions` with the masks of its subscriptions.
+
+    Args:
+        definitions: Parsed definitions, those of one group where there are groups.
+        masks: ``[columns] masks``.
+        hash_key: ``[columns] hash_key``.
+        defined: Names of all subscriptions of the file.
+
+    Raises:
+        ConfigError: a mask names no subscription, or ``hash`` has no key.
+    """
+    for name in masks:
+        if not any(name.startswith(f"{subscription}.") for subscription in defined):
+            raise ConfigError(
+                f"{name!r} names no subscription",
+                key="columns.masks",
+                hint=f"defined are {', '.join(sorted(defined))}",
+            )
+    chosen = {
+        name: read_mask(text)
+        for name, text in masks.items()
+        if any(name.startswith(f"{s.name}.") for s in definitions.subscriptions)
+    }
+    if hashed := [name for name, mask in chosen.items() if mask.kind == "hash"]:
+        if hash_key is None:
+            raise ConfigError(
+                f"is required by the mask of {hashed[0]}",
+                key="columns.hash_key",
+                hint="make one with `openssl rand -hex 32`, and name its file in "
+                "PGSLUICE_COLUMNS__HASH_KEY_FILE",
+            )
+        key_id = hmac.digest(hash_key.encode(), _KEY_ID, "sha256").hex()[:_KEY_ID_DIGITS]
+        chosen |= {name: replace(chosen[name], key_id=key_id) for name in hashed}
+    if not chosen:
+        return definitions
+    written = json.dumps(sorted((name, str(mask), mask.key_id) for name, mask in chosen.items()))
+    digest = hashlib.sha256(f"{definitions.fingerprint} {written}".encode()).hexdigest()
+    return replace(definitions, masks=chosen, fingerprint=digest)
+
+
+class PlannedMasks:
+    """Masks of the definitions, by subscription and table.
+
+    Args:
+        definitions: Parsed definitions.
+        catalog: Catalog as read for them.
+        known: OIDs of the tables that were published already, by schema and name: a mask that
+            names one of them stays with it under its new name.
+    """
+
+    def __init__(
+        self, definitions: Definitions, catalog: Catalog, known: Mapping[tuple[str, str], int]
+    ) -> None:
+        self._masks = definitions.masks
+        self._catalog = catalog
+        self._known = known
+        self._subscriptions = [subscription.name for subscription in definitions.subscriptions]
+        self._earlier: dict[int, list[str]] = defaultdict(list)
+        for (schema, name), oid in known.items():
+            self._earlier[oid].append(f"{schema}.{name}")
+
+    def on(self, subscription: str, table: Table, columns: Collection[str]) -> Masks:
+        """Return the masks of those of `columns` that have one."""
+        if not self._masks:
+            return ()
+        named = self._named(subscription, table)
+        return tuple(
+            (column.name, named[column.name])
+            for column in table.columns
+            if column.name in columns and column.name in named
+        )
+
+    def restored(self, publish: Publish, table: Table) -> Publish:
+        """Return how a relation was published, with its present masks in addition to those."""
+        now = dict(self.on(publish.subscription, table, [c.name for c in table.columns]))
+        before = dict(publish.masks)
+        named = {**before, **now}
+        masks = [
+            (column.name, named[column.name])
+            for column in table.columns
+            if column.name in before or (column.name in now and publish.publishes(column))
+        ]
+        return replace(publish, masks=tuple(masks))
+
+    def unknown(self) -> Iterator[DefinitionError]:
+        """Yield an error for each mask that names no table."""
+        if not self._masks:
+            return
+        tables = {str(table) for table in self._catalog.tables.values()}
+        tables |= {f"{schema}.{name}" for schema, name, _ in self._catalog.missing}
+        tables |= {f"{schema}.{name}" for schema, name in self._known}
+        for name in self._masks:
+            if not any(
+                name.startswith(f"{subscription}.{table}.")
+                for subscription in self._subscriptions
+                if name.startswith(f"{subscription}.")
+                for table in tables
+            ):
+                yield DefinitionError(
+                    f"the mask of {name} is for a table that no publication has",
+                    hint="it is named subscription.schema.table.column in [columns] masks; if the "
+                    "table was renamed, rename it there as well, or its values are published",
+                )
+
+    def problems(
+        self, subscription: str, table: Table, columns: Collection[str]
+    ) -> Iterator[DefinitionError]:
+        """Yield the faults of the masks of a table that is published with `columns`."""
+        if not self._masks:
+            return
+        by_name = {column.name: column for column in table.columns}
+        key = key_of(table, columns) or ()
+        for name, mask in self._named(subscription, table).items():
+            fault = _fault_of(by_name.get(name), mask, is_key=name in key)
+            if fault is not None:
+                why, hint = fault
+                yield DefinitionError(
+                    f'cannot mask column "{name}" of table "{table}" by {mask} for subscription '
+                    f'"{subscription}": {why}',
+                    hint=hint,
+                )
+
+    def _named(self, subscription: str, table: Table) -> dict[str, Mask]:
+        """Return the masks by column, also for absent columns; the nearest name counts."""
+        found: dict[str, Mask] = {}
+        for oid in (*reversed(table.ancestors), table.oid):
+            tree = self._catalog.tables.get(oid, table)
+            for name in (*self._earlier.get(oid, ()), str(tree)):
+                prefix = f"{subscription}.{name}."
+                found |= {
+                    column.removeprefix(prefix): mask
+                    for column, mask in self._masks.items()
+                    if column.startswith(prefix)
+                }
+        return found
+
+
+def _fault_of(column: Column | None, mask: Mask, *, is_key: bool) -> tuple[str, str] | None:
+    """Return why a column cannot have a mask, and a hint; None if it can."""
+    if column is None:
+        return (
+            "there is no such column",
+            "if it was renamed, rename it in [columns] masks as well, or its values are published",
+        )
+    if is_key and mask.kind != "hash":
+        return (
+            "it is part of the key, and rows with different keys would become one",
+            "mask it by hash, or leave it out of the publication with a column list",
+        )
+    is_text = column.base_type_oid in _TEXTS or (
+        column.type_kind == "b" and column.type_name.rpartition(".")[2] == "citext"
+    )
+    if mask.kind == "truncate" and not is_text:
+        return f"its type is {column.type_name}, no text", "mask it by hash or null"
+    return None

@@ -1,0 +1,264 @@
+"""Masked columns on real servers: no value of them leaves the gateway, in a stream or in a copy."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka.schema_registry import SchemaRegistryClient
+
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import Connection, Scene, current_lsn
+
+pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
+
+MakeScene = Callable[..., Scene]
+
+VARIABLE = "PGSLUICE_COLUMNS__HASH_KEY_FILE"
+
+KEY = "a key of the tests, of forty characters."
+DEFINITIONS = (
+    "CREATE PUBLICATION p FOR TABLE people WHERE (salary / level > 1000), bag, notes;"
+    "CREATE PUBLICATION named FOR TABLE people WHERE (abs(length(name)) > 3);"
+    "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p WITH (binary = %s);"
+    "CREATE SUBSCRIPTION {s}_named CONNECTION '' PUBLICATION named WITH (binary = %s);"
+)
+TABLES = """
+CREATE TABLE people (ssn text PRIMARY KEY, name text, mail varchar(80), born date, salary int,
+    level int, code char(8));
+ALTER TABLE people REPLICA IDENTITY FULL;
+CREATE TABLE notes (id text PRIMARY KEY, body text, n int);
+ALTER TABLE notes ALTER body SET STORAGE EXTERNAL;
+CREATE TABLE bag (secret text, n int);
+ALTER TABLE bag REPLICA IDENTITY FULL;
+"""
+ROW = """
+INSERT INTO people SELECT 'ssn-secret-' || n, 'name-secret-' || n, 'mail-secret-' || n % 2,
+    '1987-06-05', 543210 + n, 1, 'CD-' || n
+FROM generate_series({0}, {1}) AS n;
+INSERT INTO notes SELECT 'note-secret-' || n, repeat('life-secret-' || n || ' ', 800), 1
+FROM generate_series({0}, {1}) AS n;
+"""
+SECRETS = (b"-secret", b"CD-", b"1987-06-05")
+"""Parts of the masked values; texts, which look alike in every form of a record."""
+
+
+def masks(slot: str) -> dict[str, str]:
+    return {
+        f"{slot}.public.people.ssn": "hash",
+        f"{slot}.public.people.name": "null",
+        f"{slot}.public.people.mail": "hash",
+        f"{slot}.public.people.born": "hash",
+        f"{slot}.public.people.salary": "hash",
+        f"{slot}.public.people.code": "truncate(2)",
+        f"{slot}.public.notes.id": "hash",
+        f"{slot}.public.notes.body": "hash",
+        f"{slot}.public.bag.secret": "hash",
+        f"{slot}_named.public.people.ssn": "hash",
+        f"{slot}_named.public.people.name": "truncate(4)",
+        f"{slot}_named.public.people.mail": "null",
+        f"{slot}_named.public.people.born": "null",
+        f"{slot}_named.public.people.code": "null",
+    }
+
+
+def hashed(text: str) -> str:
+    """The definition, by Python's own modules."""
+    return hmac.new(KEY.encode(), text.encode(), hashlib.sha256).hexdigest()
+
+
+@pytest.fixture
+def source(database: Database) -> Iterator[Connection]:
+    with database.connect() as connection:
+        connection.execute(TABLES.encode())
+        yield connection
+
+
+@pytest.fixture
+def key_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "hash.key"
+    path.write_text(f"{KEY}\n")
+    monkeypatch.setenv(VARIABLE, str(path))
+    return path
+
+
+def written(kafka: str, registry: str, slot: str) -> dict[str, bytes]:
+    """All bytes of all of the gateway's topics, open and aborted transactions too, and schemas."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka,
+            "group.id": f"all-{slot}",
+            "isolation.level": "read_uncommitted",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+    )
+    found: dict[str, bytes] = {}
+    try:
+        topics = consumer.list_topics(timeout=60).topics
+        for name in sorted(name for name in topics if name.startswith(slot)):
+            places = [TopicPartition(name, p, OFFSET_BEGINNING) for p in topics[name].partitions]
+            consumer.assign(places)
+            pieces, ended = [], 0
+            while ended < len(places):
+                message = consumer.poll(60)
+                assert message is not None, f"{name} does not end"
+                if message.error() is not None:
+                    ended += 1
+                    continue
+                headers: Any = message.headers() or []
+                pieces += [message.key() or b"", message.value() or b""]
+                pieces += [value or b"" for _, value in headers]
+            found[name] = b"\n".join(pieces)
+    finally:
+        consumer.close()
+    client = SchemaRegistryClient({"url": registry})
+    for subject in client.get_subjects():
+        if subject.startswith(slot):
+            schema = client.get_latest_version(subject).schema.schema_str
+            found[f"subject {subject}"] = (schema or "").encode()
+    return found
+
+
+def assert_hidden(found: dict[str, bytes]) -> None:
+    for name, data in found.items():
+        assert [secret for secret in SECRETS if secret in data] == [], name
+
+
+@pytest.mark.usefixtures("key_file")
+@pytest.mark.parametrize("binary", ["false", "true"])
+def test_no_true_value_is_in_any_byte_of_any_topic(
+    scene: MakeScene,
+    source: Connection,
+    kafka: str,
+    registry: str,
+    binary: str,
+) -> None:
+    source.execute(ROW.format(1, 30).encode())
+    source.execute("INSERT INTO bag VALUES ('bag-secret', 1), ('bag-secret', 1)")
+    s = scene(
+        DEFINITIONS % (binary, binary),
+        copy={"chunk_rows": 10, "parallel": 1},
+        on_error=dict.fromkeys(("filter", "value", "size"), "quarantine"),
+    )
+    s.project.extra = {**s.project.extra, "columns": {"masks": masks(s.slot)}}
+
+    log = s.run_to("0/1").err
+    for statement in (
+        ROW.format(31, 40),
+        "INSERT INTO people SELECT 'ssn-secret-0', 'name-secret-0', m, b, 5432109, 0, 'CD-0'"
+        " FROM (VALUES ('mail-secret-1', '1987-06-05'::date)) AS v (m, b)",
+        "UPDATE people SET name = name || '-x' WHERE ssn = 'ssn-secret-1'",
+        "UPDATE people SET ssn = ssn || '-x' WHERE ssn = 'ssn-secret-2'",
+        "UPDATE people SET salary = 1 WHERE ssn = 'ssn-secret-3'",
+        "DELETE FROM people WHERE ssn = 'ssn-secret-4'",
+        "UPDATE notes SET n = 2 WHERE id = 'note-secret-1'",
+        "UPDATE notes SET id = id || '-x', n = 3 WHERE id = 'note-secret-2'",
+        "UPDATE notes SET body = 'life-secret' WHERE id = 'note-secret-3'",
+        "DELETE FROM notes WHERE id = 'note-secret-4'",
+        "DELETE FROM bag WHERE ctid IN (SELECT ctid FROM bag LIMIT 1)",
+        "UPDATE bag SET n = 2",
+    ):
+        source.execute(statement.encode())
+    log += s.run_to(current_lsn(source)).err
+
+    found = written(kafka, registry, s.slot)
+    assert {f"{s.slot}.error", f"{s.slot}.progress", f"{s.slot}.transaction"} <= found.keys()
+    assert found[f"{s.slot}.error"]
+    assert f"subject {s.topic('people')}-value" in found
+    assert_hidden(found)
+    assert_hidden({"log": log.encode()})
+    assert KEY not in log
+    for command in (("status",), ("check",), ("tail", s.slot, "--from-beginning", "--no-follow")):
+        shown = s.cli(*command)
+        assert_hidden({command[0]: (shown.out + shown.err).encode()})
+        assert KEY not in shown.out + shown.err
+
+    rows = source.execute(
+        "SELECT ssn, mail, born::text, salary::text FROM people WHERE level > 0"
+        " AND salary / level > 1000"
+    ).fetchall()
+    wanted = [
+        (hashed(ssn), None, *map(hashed, (mail, born, salary)), 1, "CD")
+        for ssn, mail, born, salary in rows
+    ]
+    assert len(wanted) == 38
+    assert s.rebuilt("people") == sorted(wanted, key=repr)
+    notes = source.execute("SELECT id, body, n FROM notes").fetchall()
+    assert s.rebuilt("notes") == sorted(
+        [(hashed(name), hashed(body), n) for name, body, n in notes], key=repr
+    )
+    assert len({row[2] for row in wanted}) == 2
+    named = source.execute("SELECT ssn FROM people").fetchall()
+    assert sorted(r[0] for r in s.rebuilt("people", f"{s.slot}_named")) == sorted(
+        hashed(row[0]) for row in named
+    )
+    assert {r[1] for r in s.rebuilt("people", f"{s.slot}_named")} == {"name"}
+    assert s.rebuilt("bag") == [(hashed("bag-secret"), 2)]
+    error = s.reader.read(f"{s.slot}.error")[0].value
+    assert error is not None
+    assert error["key"]["ssn"] == hashed("ssn-secret-0")
+    assert error["after"]["mail"] == hashed("mail-secret-1")
+
+
+def test_another_mask_is_another_definition_and_copies_the_table_again(
+    scene: MakeScene, source: Connection, key_file: Path
+) -> None:
+    source.execute(ROW.format(1, 3).encode())
+    s = scene("CREATE PUBLICATION p FOR TABLE people; "
+              "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;")  # fmt: skip
+
+    def run(**columns: str) -> list[tuple[Any, ...]]:
+        named = {f"{s.slot}.public.people.{name}": mask for name, mask in columns.items()}
+        s.project.extra = {"columns": {"masks": named}}
+        s.run_to(current_lsn(source))
+        return [row[:2] for row in s.rebuilt("people")]
+
+    plain = run()
+    first = run(name="null")
+    again = run(name="null")
+    begun = sum(record.op == "t" for record in s.read("people"))
+    key_file.write_text(f"{KEY[::-1]}\n")
+    other = run(name="hash")
+
+    assert plain == [(f"ssn-secret-{n}", f"name-secret-{n}") for n in (1, 2, 3)]
+    assert first == again == [(f"ssn-secret-{n}", None) for n in (1, 2, 3)]
+    assert begun == 2
+    wanted = hmac.new(KEY[::-1].encode(), b"name-secret-1", hashlib.sha256).hexdigest()
+    assert other[0] == ("ssn-secret-1", wanted)
+
+
+@pytest.mark.usefixtures("key_file")
+def test_check_and_explain_show_masks_and_refuse_what_cannot_be(
+    scene: MakeScene, source: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source.execute(ROW.format(1, 1).encode())
+    s = scene("CREATE PUBLICATION p FOR TABLE people; "
+              "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;")  # fmt: skip
+    name = f"{s.slot}.public.people"
+
+    s.project.extra = {"columns": {"masks": {f"{name}.ssn": "hash", f"{name}.code": "truncate(2)"}}}
+    checked = s.cli("check")
+    explained = s.cli("explain", "people", "ssn-secret-1")
+    monkeypatch.delenv(VARIABLE)
+    without_key = s.cli("check")
+    s.project.extra = {"columns": {"masks": {f"{name}.ssn": "null"}}}
+    refused = s.cli("run", "--endpos", "0/1")
+
+    shown = (
+        f"table public.people of subscription {s.slot}: masked are ssn (hash), code (truncate(2))"
+    )
+    assert shown in checked.out
+    assert KEY not in checked.out + checked.err + json.dumps(explained.out)
+    assert "masked: ssn (hash), code (truncate(2))" in explained.out
+    assert without_key.code == 1
+    assert "columns.hash_key: is required by the mask of" in without_key.out
+    assert refused.code == 1
+    assert 'cannot mask column "ssn" of table "public.people" by null' in refused.err
+    assert "mask it by hash" in refused.err

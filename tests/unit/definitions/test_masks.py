@@ -1,0 +1,246 @@
+"""Masks of the definitions: where they apply, what is refused, and what a change of one means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from gateway.core.errors import ConfigError, DefinitionError
+from gateway.core.lsn import Lsn
+from gateway.core.watermark import CopyState
+from gateway.definitions.changes import copy_states, fingerprint_of
+from gateway.definitions.combine import make_plan
+from gateway.definitions.masks import with_masks
+from gateway.definitions.model import (
+    ALL_OPERATIONS,
+    Catalog,
+    Column,
+    Definitions,
+    Plan,
+    Publication,
+    PublishedRelation,
+    Table,
+)
+from gateway.definitions.sql.parser import parse_definitions
+from gateway.definitions.tables.remembered import describe, description_fault, recall, unseen_since
+from gateway.pgoutput.messages import ReplicaIdentity
+from schemas.settings.masks import Mask
+
+KEY = "0123456789abcdef0123456789abcdef"
+OTHER_KEY = KEY[::-1]
+TEXT = (
+    "CREATE PUBLICATION p FOR TABLE t; CREATE PUBLICATION q FOR TABLE t (id, name);"
+    "CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p;"
+    "CREATE SUBSCRIPTION few CONNECTION '' PUBLICATION q;"
+)
+
+
+def column(name: str, number: int, oid: int, type_name: str, missing: str | None = None) -> Column:
+    return Column(name, number, oid, -1, type_name, oid, -1, "b", False, "", None, missing)
+
+
+COLUMNS = (
+    column("id", 1, 23, "integer"),
+    column("name", 2, 25, "text"),
+    column("mail", 3, 1043, "character varying(80)", "nobody@example.com"),
+)
+TABLE = Table(
+    1, "public", "t", "r", COLUMNS, ReplicaIdentity.DEFAULT, ("id",), ("id",)
+)  # fmt: skip
+
+
+def catalog(table: Table = TABLE, *others: Table) -> Catalog:
+    def publication(name: str, columns: tuple[str, ...] | None) -> Publication:
+        relation = PublishedRelation(table.oid, None, columns, None)
+        return Publication(name, ALL_OPERATIONS, False, False, (), (relation,))
+
+    return Catalog(
+        {one.oid: one for one in (table, *others)},
+        {"p": publication("p", None), "q": publication("q", ("id", "name"))},
+    )
+
+
+def definitions(masks: Mapping[str, str], key: str | None = KEY) -> Definitions:
+    parsed = parse_definitions(TEXT)
+    return with_masks(parsed, masks, key, defined=[s.name for s in parsed.subscriptions])
+
+
+def plan_of(
+    masks: Mapping[str, str],
+    of: Catalog | None = None,
+    *,
+    key: str = KEY,
+    known: Mapping[tuple[str, str], int] | None = None,
+) -> Plan:
+    return make_plan(
+        definitions(masks, key),
+        of or catalog(),
+        prefix="gw",
+        missing_identity="refuse",
+        known=known or {},
+    )
+
+
+def masks_of(plan: Plan, subscription: str = "s") -> dict[str, str]:
+    (publish,) = (p for p in plan.publishes if p.subscription == subscription)
+    (copy,) = (c for c in plan.copies if c.subscription == subscription)
+    assert publish.masks == copy.masks
+    return {name: str(mask) for name, mask in publish.masks}
+
+
+def test_a_mask_is_for_one_subscription() -> None:
+    plan = plan_of({"s.public.t.mail": "hash", "few.public.t.name": "truncate(1)"})
+
+    assert masks_of(plan) == {"mail": "hash"}
+    assert masks_of(plan, "few") == {"name": "truncate(1)"}
+
+
+def test_a_mask_of_a_column_that_is_not_published_waits_for_it() -> None:
+    assert masks_of(plan_of({"few.public.t.mail": "null"}), "few") == {}
+
+
+def test_a_mask_of_a_tree_is_for_its_partitions() -> None:
+    root = replace(TABLE, oid=9, name="events", kind="p", leaves=(1,))
+    leaf = replace(TABLE, ancestors=(9,))
+
+    plan = plan_of(
+        {"s.public.events.mail": "hash", "s.public.events.name": "null", "s.public.t.name": "hash"},
+        catalog(leaf, root),
+    )
+
+    assert masks_of(plan) == {"name": "hash", "mail": "hash"}
+
+
+def test_a_mask_stays_with_a_table_that_is_renamed() -> None:
+    renamed = replace(TABLE, name="clients")
+
+    plan = plan_of({"s.public.t.mail": "null"}, catalog(renamed), known={("public", "t"): 1})
+
+    assert masks_of(plan) == {"mail": "null"}
+
+
+@pytest.mark.parametrize(
+    ("name", "mask", "says"),
+    [
+        ("s.public.t.nmae", "hash", 'column "nmae" of table "public.t" by hash .*no such column'),
+        ("s.public.t.id", "null", 'column "id" .*by null .*part of the key'),
+        ("s.public.t.id", "truncate(2)", "part of the key"),
+        ("few.public.t.id", "null", 'subscription "few": it is part of the key'),
+        ("s.public.tt.id", "hash", "for a table that no publication has"),
+    ],
+)
+def test_a_mask_that_cannot_be_is_refused_by_name(name: str, mask: str, says: str) -> None:
+    with pytest.raises(DefinitionError, match=says) as caught:
+        plan_of({name: mask})
+
+    assert caught.value.hint
+
+
+def test_truncate_is_for_texts() -> None:
+    bare = replace(TABLE, columns=(*COLUMNS, column("n", 4, 23, "integer")))
+    assert masks_of(plan_of({"s.public.t.mail": "truncate(3)"})) == {"mail": "truncate(3)"}
+
+    with pytest.raises(DefinitionError, match="its type is integer, no text"):
+        plan_of({"s.public.t.n": "truncate(3)"}, catalog(bare))
+
+
+def test_a_key_can_be_hashed_and_a_column_that_is_not_null_can_be_null() -> None:
+    strict = replace(TABLE, columns=tuple(replace(c, not_null=True) for c in COLUMNS))
+
+    plan = plan_of({"s.public.t.id": "hash", "s.public.t.name": "null"}, catalog(strict))
+
+    assert masks_of(plan) == {"id": "hash", "name": "null"}
+
+
+def test_a_mask_names_a_subscription_of_the_file() -> None:
+    with pytest.raises(
+        ConfigError, match=r"columns\.masks: 'x\.public\.t\.mail' names no"
+    ) as caught:
+        definitions({"x.public.t.mail": "null"})
+
+    assert caught.value.hint == "defined are few, s"
+
+
+def test_masks_of_other_groups_are_left_out() -> None:
+    parsed = parse_definitions(TEXT)
+    ours = replace(parsed, subscriptions=parsed.subscriptions[:1])
+
+    found = with_masks(ours, {"few.public.t.name": "hash"}, None, defined=["s", "few"])
+
+    assert found == ours
+
+
+def test_a_hash_needs_a_key() -> None:
+    with pytest.raises(
+        ConfigError, match=r"columns\.hash_key: is required by .*s\.public\.t\.mail"
+    ):
+        definitions({"s.public.t.mail": "hash"}, None)
+    assert definitions({"s.public.t.mail": "null"}, None).masks
+
+
+def test_fingerprint_and_masks_do_not_show_the_key() -> None:
+    assert KEY not in repr(definitions({"s.public.t.mail": "hash"}))
+
+
+@pytest.mark.parametrize(
+    ("masks", "key"),
+    [
+        ({}, KEY),
+        ({"s.public.t.mail": "null"}, KEY),
+        ({"s.public.t.mail": "hash", "s.public.t.name": "hash"}, KEY),
+        ({"s.public.t.mail": "hash"}, OTHER_KEY),
+    ],
+    ids=["none", "another mask", "one more", "another key"],
+)
+def test_a_table_with_other_masks_is_copied_again(masks: dict[str, str], key: str) -> None:
+    before = plan_of({"s.public.t.mail": "hash"})
+    copies = {copy.subscription: copy for copy in before.copies}
+    states = [
+        CopyState(name, "public", "t", "ready", Lsn(5), fingerprint_of(before, copy), oid=1)
+        for name, copy in copies.items()
+    ]
+
+    after = copy_states(plan_of(masks, key=key), states, reconcile=True)
+
+    assert {state.subscription: state.state for state in after} == {"s": "pending", "few": "ready"}
+    assert (
+        definitions(masks, key).fingerprint != definitions({"s.public.t.mail": "hash"}).fingerprint
+    )
+
+
+def test_a_table_that_is_gone_is_published_with_its_masks() -> None:
+    before = plan_of({"s.public.t.mail": "hash", "s.public.t.name": "truncate(2)"})
+    (copy,) = (c for c in before.copies if c.subscription == "s")
+    taken = describe(before, copy)
+    assert description_fault(taken) is None
+    state = CopyState("s", "public", "t", "ready", oid=1, taken=taken)
+
+    recalled = recall(replace(before, tables={}, publishes=(), copies=()), [state], existing=())
+
+    assert masks_of(replace(recalled, copies=(copy,))) == {"name": "truncate(2)", "mail": "hash"}
+
+
+def test_what_is_kept_in_kafka_has_no_value_of_older_rows() -> None:
+    plan = plan_of({"s.public.t.mail": "hash"})
+    (copy,) = (c for c in plan.copies if c.subscription == "s")
+
+    taken = describe(plan, copy)
+
+    assert "nobody@example.com" not in taken
+    assert unseen_since(taken, plan, copy) is None
+
+
+def test_a_description_with_a_mask_that_is_none_is_refused() -> None:
+    plan = plan_of({"s.public.t.mail": "null"})
+    (copy,) = (c for c in plan.copies if c.subscription == "s")
+
+    forged = describe(plan, copy).replace('["mail","null",""]', '["mail","none",""]')
+
+    assert forged != describe(plan, copy)
+    assert description_fault(forged) is not None
+
+
+def test_masks_are_values() -> None:
+    assert Mask("hash", key_id="a") != Mask("hash", key_id="b")
