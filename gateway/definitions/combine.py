@@ -29,6 +29,7 @@ from gateway.definitions.model import (
     Fault,
     FilterClause,
     HeldTable,
+    MaskedBefore,
     Operation,
     Plan,
     Publication,
@@ -65,7 +66,7 @@ def make_plan(
     missing_identity: MissingIdentity,
     holdable: Callable[[str, Table], bool] = nothing_holdable,
     faults: Mapping[TableId, Fault] = MappingProxyType({}),
-    known: Mapping[tuple[str, str], int] = MappingProxyType({}),
+    masked: Collection[MaskedBefore] = (),
 ) -> Plan:
     """Combine definitions and catalog into a plan.
 
@@ -82,7 +83,7 @@ def make_plan(
         holdable: Whether a table of a subscription is held, and left out, if it has a problem;
             otherwise the definitions are refused.
         faults: Faults that the catalog does not show; their tables are held in any case.
-        known: OIDs of the tables that were published already, by schema and name.
+        masked: Masks of the tables that were published already.
 
     Raises:
         DefinitionError: there are problems; all results of `find_problems` in one error.
@@ -90,7 +91,7 @@ def make_plan(
     """
     members = Membership(catalog)
     named = Listed(definitions, catalog)
-    masks = PlannedMasks(definitions, catalog, known)
+    masks = PlannedMasks(definitions, catalog, masked)
 
     def hold(subscription: str, oid: int, fault: Fault) -> HeldTable:
         table = catalog.tables[oid]
@@ -105,6 +106,7 @@ def make_plan(
             fault.statement,
             is_listed,
             fault.cause,
+            masks.masked_as(subscription, table),
         )
 
     held: dict[TableId, HeldTable] = {}
@@ -118,7 +120,7 @@ def make_plan(
         if oid in catalog.tables:
             held.setdefault((subscription_name, oid), hold(subscription_name, oid, fault))
     problems = find_problems(
-        definitions, catalog, missing_identity=missing_identity, held=held.keys(), known=known
+        definitions, catalog, missing_identity=missing_identity, held=held.keys(), masked=masked
     )
     if len(problems) == 1:
         raise problems[0]
@@ -200,18 +202,18 @@ def find_problems(
     *,
     missing_identity: MissingIdentity,
     held: Collection[TableId] = (),
-    known: Mapping[tuple[str, str], int] = MappingProxyType({}),
+    masked: Collection[MaskedBefore] = (),
 ) -> list[DefinitionError]:
     """Find all problems for which PostgreSQL would refuse a subscription, or a write at the source.
 
-    Problems of the tables in `held`, by subscription and OID, are left out; `known` is as for
+    Problems of the tables in `held`, by subscription and OID, are left out; `masked` is as for
     `make_plan`.
 
     Returns:
         One error per problem, in PostgreSQL's words; and one per mask that cannot be.
     """
     errors: dict[str, DefinitionError] = {}
-    members, masks = Membership(catalog), PlannedMasks(definitions, catalog, known)
+    members, masks = Membership(catalog), PlannedMasks(definitions, catalog, masked)
     for error in masks.unknown():
         errors.setdefault(str(error), error)
     for name, oid, error in _problems(members, definitions, catalog, missing_identity, masks):
@@ -365,6 +367,7 @@ def _copy(
         filters=_any_of(members, listing, table),
         columns=columns,
         masks=masks.on(subscription.name, table, columns),
+        masked_as=masks.masked_as(subscription.name, table),
     )
 
 

@@ -1,7 +1,8 @@
 """Masks of columns: the tables that each is for, and the columns that cannot have it. Pure.
 
-A mask must not be lost without notice: it stays with a table that is renamed, holds for the
-partitions of the tree that it names, and a name that fits no table or column is refused.
+A mask must not be lost without notice: it is for the partitions of the tree that it names, stays
+with a table that is renamed and with a partition that is detached, and is refused if it fits no
+table or column.
 """
 
 from __future__ import annotations
@@ -10,12 +11,20 @@ import hashlib
 import hmac
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
 from gateway.core.errors import ConfigError, DefinitionError
-from gateway.definitions.model import Catalog, Column, Definitions, Masks, Publish, Table
+from gateway.definitions.model import (
+    Catalog,
+    Column,
+    Definitions,
+    MaskedBefore,
+    Masks,
+    Publish,
+    Table,
+)
 from gateway.definitions.tables.keys import key_of
 from schemas.settings.masks import Mask, read_mask
 
@@ -80,20 +89,19 @@ class PlannedMasks:
     Args:
         definitions: Parsed definitions.
         catalog: Catalog as read for them.
-        known: OIDs of the tables that were published already, by schema and name: a mask that
-            names one of them stays with it under its new name.
+        before: Masks of the tables that were published already.
     """
 
     def __init__(
-        self, definitions: Definitions, catalog: Catalog, known: Mapping[tuple[str, str], int]
+        self, definitions: Definitions, catalog: Catalog, before: Iterable[MaskedBefore]
     ) -> None:
         self._masks = definitions.masks
         self._catalog = catalog
-        self._known = known
         self._subscriptions = [subscription.name for subscription in definitions.subscriptions]
-        self._earlier: dict[int, list[str]] = defaultdict(list)
-        for (schema, name), oid in known.items():
-            self._earlier[oid].append(f"{schema}.{name}")
+        self._earlier: dict[int, dict[str, None]] = defaultdict(dict)
+        for table in before:
+            for oid in table.relations:
+                self._earlier[oid] |= dict.fromkeys(table.names)
 
     def on(self, subscription: str, table: Table, columns: Collection[str]) -> Masks:
         """Return the masks of those of `columns` that have one."""
@@ -104,6 +112,14 @@ class PlannedMasks:
             (column.name, named[column.name])
             for column in table.columns
             if column.name in columns and column.name in named
+        )
+
+    def masked_as(self, subscription: str, table: Table) -> tuple[str, ...]:
+        """Return the names of the tables whose masks `table` has, the nearest last."""
+        return tuple(
+            name
+            for name in (self._names(table) if self._masks else ())
+            if any(mask.startswith(f"{subscription}.{name}.") for mask in self._masks)
         )
 
     def restored(self, publish: Publish, table: Table) -> Publish:
@@ -124,7 +140,7 @@ class PlannedMasks:
             return
         tables = {str(table) for table in self._catalog.tables.values()}
         tables |= {f"{schema}.{name}" for schema, name, _ in self._catalog.missing}
-        tables |= {f"{schema}.{name}" for schema, name in self._known}
+        tables |= {name for names in self._earlier.values() for name in names}
         for name in self._masks:
             if not any(
                 name.startswith(f"{subscription}.{table}.")
@@ -159,16 +175,22 @@ class PlannedMasks:
     def _named(self, subscription: str, table: Table) -> dict[str, Mask]:
         """Return the masks by column, also for absent columns; the nearest name counts."""
         found: dict[str, Mask] = {}
-        for oid in (*reversed(table.ancestors), table.oid):
-            tree = self._catalog.tables.get(oid, table)
-            for name in (*self._earlier.get(oid, ()), str(tree)):
-                prefix = f"{subscription}.{name}."
-                found |= {
-                    column.removeprefix(prefix): mask
-                    for column, mask in self._masks.items()
-                    if column.startswith(prefix)
-                }
+        for name in self._names(table):
+            prefix = f"{subscription}.{name}."
+            found |= {
+                column.removeprefix(prefix): mask
+                for column, mask in self._masks.items()
+                if column.startswith(prefix)
+            }
         return found
+
+    def _names(self, table: Table) -> Collection[str]:
+        """Return present and earlier names of a table and of its ancestors, the nearest last."""
+        names: dict[str, None] = {}
+        for oid in (*reversed(table.ancestors), table.oid):
+            names |= self._earlier.get(oid, {})
+            names[str(self._catalog.tables.get(oid, table))] = None
+        return names
 
 
 def _fault_of(column: Column | None, mask: Mask, *, is_key: bool) -> tuple[str, str] | None:

@@ -324,7 +324,8 @@ class TableCopy:
 
     A row passes if any of `filters` is true, or if there are none. For a partitioned target the
     whole tree is read, for any other only the table itself. `columns` names the copied columns in
-    the target's order, `masks` has the masks of some of them.
+    the target's order, `masks` has the masks of some of them. `masked_as` names the tables whose
+    masks it has: itself, ancestors, and what these or itself were called before.
     """
 
     subscription: str
@@ -332,6 +333,22 @@ class TableCopy:
     filters: tuple[FilterClause, ...]
     columns: tuple[str, ...]
     masks: Masks = ()
+    masked_as: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedBefore:
+    """Masks of a table when it was published last, which it keeps under other names.
+
+    Attributes:
+        subscription: Name of the subscription.
+        relations: OIDs of the table and of the partitions published as it.
+        names: Names of the tables whose masks it had, the nearest last.
+    """
+
+    subscription: str
+    relations: frozenset[int]
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,6 +398,7 @@ class HeldTable:
         statement: As in `Fault`.
         listed: Whether the file names the table; otherwise it is published implicitly.
         cause: As in `Fault`.
+        masked_as: As in `TableCopy`.
     """
 
     subscription: str
@@ -391,6 +409,7 @@ class HeldTable:
     statement: str = ""
     listed: bool = True
     cause: HeldCause = ""
+    masked_as: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

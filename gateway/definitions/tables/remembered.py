@@ -18,6 +18,7 @@ from gateway.definitions.model import (
     Collation,
     Column,
     FilterClause,
+    MaskedBefore,
     Operation,
     Plan,
     Publish,
@@ -33,10 +34,12 @@ from schemas.settings.masks import read_mask
 
 __all__ = [
     "describe",
+    "describe_masks",
     "description_fault",
     "has_same_key",
     "key_signature",
     "known_tables",
+    "masked_before",
     "oids_of",
     "oversized",
     "recall",
@@ -53,7 +56,7 @@ def describe(plan: Plan, copy: TableCopy) -> str:
     """Return how `plan` publishes the table of `copy`, as JSON."""
     table = plan.tables[copy.target_oid]
     masked = {name for name, _ in copy.masks}
-    description = {
+    description: dict[str, object] = {
         "key": key_signature(table.columns, key_of(table, copy.columns)),
         "kind": table.kind,
         # What older rows have in a masked column is a value of theirs.
@@ -71,6 +74,37 @@ def describe(plan: Plan, copy: TableCopy) -> str:
             if (publish.subscription, publish.target_oid) == (copy.subscription, table.oid)
         ),
     }
+    if copy.masked_as:
+        description["masked_as"] = copy.masked_as
+    return _written(description)
+
+
+def describe_masks(names: Sequence[str], before: str) -> str:
+    """Return a description of no more than the masks of a table that is not published now.
+
+    Args:
+        names: Names of the tables whose masks it has; without any, there is no description.
+        before: Description of the table until now, or empty.
+    """
+    if not names:
+        return ""
+    relations = sorted(relations_of(before)) if before else []
+    nothing = {"operations": [], "filters": {}, "columns": None, "generated": False}
+    return _written(
+        {
+            "key": None,
+            "kind": "r",
+            "columns": [],
+            "replica_identity": ReplicaIdentity.NOTHING.value,
+            "identity": [],
+            "primary_key": [],
+            "publishes": [{**nothing, "relations": relations}],
+            "masked_as": names,
+        }
+    )
+
+
+def _written(description: Mapping[str, object]) -> str:
     return json.dumps(description, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -135,13 +169,14 @@ def description_fault(text: str) -> str | None:
     try:
         table, publishes = _read(state)
         key_of_text = json.loads(text)["key"]
+        masked_as = tuple(json.loads(text).get("masked_as", ()))
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         return f"{type(error).__name__}: {error}"[:200]
     oids = [publish.relation_oid for publish in publishes]
     numbers = [*oids, *(column.attnum for column in table.columns)]
     numbers += [column.type_oid for column in table.columns]
     names = [column.name for column in table.columns]
-    names += [*table.identity, *table.primary_key, *(key_of_text or ())]
+    names += [*table.identity, *table.primary_key, *(key_of_text or ()), *masked_as]
     if not all(type(number) is int for number in numbers):
         return "an OID that is no number"
     if not all(type(name) is str for name in names):
@@ -198,6 +233,19 @@ def known_tables(states: Iterable[CopyState]) -> dict[tuple[str, str], int]:
     return {(state.schema, state.table): state.oid for state in states if state.oid}
 
 
+def masked_before(states: Iterable[CopyState]) -> list[MaskedBefore]:
+    """Return the masks of the tables that were published, those of held tables among them."""
+    return [
+        MaskedBefore(
+            state.subscription,
+            relations_of(state.taken) | {state.oid},
+            tuple(json.loads(state.taken).get("masked_as", ())),
+        )
+        for state in states
+        if '"masked_as":' in state.taken  # most have none, and need not be parsed
+    ]
+
+
 def recall(
     plan: Plan,
     states: Iterable[CopyState],
@@ -238,6 +286,8 @@ def recall(
         ) not in copied
         if not state.taken or replaced or state.subscription not in subscriptions:
             continue
+        if state.state == "held":
+            continue  # its description has masks only
         table, found = _read(state)
         retired = [
             p

@@ -41,7 +41,13 @@ from gateway.definitions.masks import PlannedMasks, with_masks
 from gateway.definitions.model import Catalog, Definitions, Fault, Plan, Table, TableId
 from gateway.definitions.sql.parser import parse_definitions
 from gateway.definitions.tables.listed import Listed
-from gateway.definitions.tables.remembered import known_tables, oids_of, recall, texts_of
+from gateway.definitions.tables.remembered import (
+    known_tables,
+    masked_before,
+    oids_of,
+    recall,
+    texts_of,
+)
 from gateway.definitions.tables.retired import with_retired
 from gateway.definitions.tables.shape import unseen_changes
 from gateway.observe import event
@@ -182,7 +188,7 @@ def _vetted(
             faults=found,
             prefix=settings.source.slot,
             missing_identity=settings.definitions.missing_identity,
-            known=known_tables(states),
+            masked=masked_before(states),
         )
         noticed = find_faults(settings, connection, plan, states, rights=rights) if holds else {}
         more = {
@@ -222,7 +228,7 @@ def recalled_plan(
         and definitions.fingerprint == watermark.definitions,
         exactly=reports_ddl,
     )
-    masks = PlannedMasks(definitions, Catalog(recalled.tables, {}), known_tables(states))
+    masks = PlannedMasks(definitions, Catalog(recalled.tables, {}), masked_before(states))
     publishes = (masks.restored(p, recalled.tables[p.target_oid]) for p in recalled.publishes)
     return replace(recalled, publishes=tuple(publishes))
 

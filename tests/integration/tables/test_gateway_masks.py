@@ -207,6 +207,45 @@ def test_no_true_value_is_in_any_byte_of_any_topic(
     assert error["after"]["mail"] == hashed("mail-secret-1")
 
 
+@pytest.mark.usefixtures("key_file")
+@pytest.mark.parametrize("via_root", ["false", "true"])
+def test_masks_stay_with_tables_that_are_renamed_or_detached(
+    scene: MakeScene, source: Connection, kafka: str, registry: str, via_root: str
+) -> None:
+    source.execute(
+        b"CREATE TABLE events (id int PRIMARY KEY, mail text) PARTITION BY RANGE (id);"
+        b"CREATE TABLE events_1 PARTITION OF events FOR VALUES FROM (1) TO (9);"
+        b"CREATE TABLE contacts (id int PRIMARY KEY, mail text);"
+    )
+    s = scene(
+        f"CREATE PUBLICATION p FOR ALL TABLES WITH (publish_via_partition_root = {via_root});"
+        "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+    )
+    named = {f"{s.slot}.public.{table}.mail": "hash" for table in ("events", "contacts")}
+    s.project.extra = {**s.project.extra, "columns": {"masks": named}}
+    s.run_to(current_lsn(source))
+
+    for n, statements in enumerate(
+        (
+            "ALTER TABLE events DETACH PARTITION events_1; ALTER TABLE contacts RENAME TO clients;"
+            "CREATE TABLE contacts (id int PRIMARY KEY, mail text)",
+            "ALTER TABLE events_1 RENAME TO archive; ALTER TABLE clients RENAME TO people_of_old",
+        ),
+        1,
+    ):
+        source.execute(statements.encode())
+        detached, renamed = ("events_1", "clients") if n == 1 else ("archive", "people_of_old")
+        for table in (detached, renamed, "contacts"):
+            row = f"INSERT INTO {table} VALUES ({n}, 'mail-secret')"
+            source.execute(row.encode())
+        s.run_to(current_lsn(source))
+
+        for table in (detached, renamed, "contacts"):
+            assert s.rebuilt(table)[-1] == (n, hashed("mail-secret"))
+
+    assert_hidden(written(kafka, registry, s.slot))
+
+
 def test_another_mask_is_another_definition_and_copies_the_table_again(
     scene: MakeScene, source: Connection, key_file: Path
 ) -> None:

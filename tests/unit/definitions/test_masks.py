@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -18,13 +18,21 @@ from gateway.definitions.model import (
     Catalog,
     Column,
     Definitions,
+    Fault,
     Plan,
     Publication,
     PublishedRelation,
     Table,
+    TableId,
 )
 from gateway.definitions.sql.parser import parse_definitions
-from gateway.definitions.tables.remembered import describe, description_fault, recall, unseen_since
+from gateway.definitions.tables.remembered import (
+    describe,
+    description_fault,
+    masked_before,
+    recall,
+    unseen_since,
+)
 from gateway.pgoutput.messages import ReplicaIdentity
 from schemas.settings.masks import Mask
 
@@ -49,6 +57,8 @@ COLUMNS = (
 TABLE = Table(
     1, "public", "t", "r", COLUMNS, ReplicaIdentity.DEFAULT, ("id",), ("id",)
 )  # fmt: skip
+ROOT = replace(TABLE, oid=9, name="events", kind="p", leaves=(1,))
+LEAF = replace(TABLE, ancestors=(9,))
 
 
 def catalog(table: Table = TABLE, *others: Table) -> Catalog:
@@ -62,6 +72,13 @@ def catalog(table: Table = TABLE, *others: Table) -> Catalog:
     )
 
 
+def everything(*tables: Table, via_root: bool = False) -> Catalog:
+    """``p`` is FOR ALL TABLES, ``q`` has none."""
+    whole = Publication("p", ALL_OPERATIONS, via_root, True, (), ())
+    none = Publication("q", ALL_OPERATIONS, False, False, (), ())
+    return Catalog({one.oid: one for one in tables}, {"p": whole, "q": none})
+
+
 def definitions(masks: Mapping[str, str], key: str | None = KEY) -> Definitions:
     parsed = parse_definitions(TEXT)
     return with_masks(parsed, masks, key, defined=[s.name for s in parsed.subscriptions])
@@ -72,20 +89,23 @@ def plan_of(
     of: Catalog | None = None,
     *,
     key: str = KEY,
-    known: Mapping[tuple[str, str], int] | None = None,
+    states: Iterable[CopyState] = (),
+    faults: Mapping[TableId, Fault] | None = None,
 ) -> Plan:
     return make_plan(
         definitions(masks, key),
         of or catalog(),
         prefix="gw",
         missing_identity="refuse",
-        known=known or {},
+        masked=masked_before(states),
+        faults=faults or {},
     )
 
 
-def masks_of(plan: Plan, subscription: str = "s") -> dict[str, str]:
-    (publish,) = (p for p in plan.publishes if p.subscription == subscription)
-    (copy,) = (c for c in plan.copies if c.subscription == subscription)
+def masks_of(plan: Plan, subscription: str = "s", oid: int = 1) -> dict[str, str]:
+    of = (subscription, oid)
+    (publish,) = (p for p in plan.publishes if (p.subscription, p.target_oid) == of)
+    (copy,) = (c for c in plan.copies if (c.subscription, c.target_oid) == of)
     assert publish.masks == copy.masks
     return {name: str(mask) for name, mask in publish.masks}
 
@@ -102,23 +122,79 @@ def test_a_mask_of_a_column_that_is_not_published_waits_for_it() -> None:
 
 
 def test_a_mask_of_a_tree_is_for_its_partitions() -> None:
-    root = replace(TABLE, oid=9, name="events", kind="p", leaves=(1,))
-    leaf = replace(TABLE, ancestors=(9,))
-
     plan = plan_of(
         {"s.public.events.mail": "hash", "s.public.events.name": "null", "s.public.t.name": "hash"},
-        catalog(leaf, root),
+        catalog(LEAF, ROOT),
     )
 
     assert masks_of(plan) == {"name": "hash", "mail": "hash"}
 
 
-def test_a_mask_stays_with_a_table_that_is_renamed() -> None:
-    renamed = replace(TABLE, name="clients")
+@pytest.mark.parametrize("others", [(), (replace(TABLE, oid=2),)], ids=["", "its name is reused"])
+def test_a_mask_stays_with_a_table_that_is_renamed(others: tuple[Table, ...]) -> None:
+    masks = {"s.public.t.mail": "null"}
+    states = copy_states(plan_of(masks, everything(TABLE)), (), reconcile=True)
 
-    plan = plan_of({"s.public.t.mail": "null"}, catalog(renamed), known={("public", "t"): 1})
+    for name in ("clients", "customers", "people"):
+        renamed = everything(replace(TABLE, name=name), *others)
+        plan = plan_of(masks, renamed, states=states)
+        states = copy_states(plan, states, reconcile=True)
 
-    assert masks_of(plan) == {"mail": "null"}
+        assert masks_of(plan) == {"mail": "null"}
+        assert all(masks_of(plan, oid=other.oid) == {"mail": "null"} for other in others)
+
+
+@pytest.mark.parametrize("via_root", [False, True])
+def test_a_mask_of_a_tree_stays_with_a_partition_that_is_detached(via_root: bool) -> None:
+    masks = {"s.public.events.mail": "hash"}
+    tree = plan_of(masks, everything(ROOT, LEAF, via_root=via_root))
+    states = copy_states(tree, (), reconcile=True)
+
+    for name in ("t", "t_of_last_year"):
+        alone = everything(replace(ROOT, leaves=()), replace(TABLE, name=name), via_root=via_root)
+        plan = plan_of(masks, alone, states=states)
+        states = copy_states(plan, states, reconcile=True)
+
+        assert masks_of(plan) == {"mail": "hash"}
+
+
+def test_a_mask_stays_with_a_table_that_is_held_when_it_gets_another_name() -> None:
+    masks = {"s.public.events.mail": "hash"}
+    tree = plan_of(masks, everything(ROOT, LEAF, via_root=True))
+    states = copy_states(tree, (), reconcile=True)
+
+    for name in ("t", "t_of_last_year"):
+        alone = everything(replace(ROOT, leaves=()), replace(TABLE, name=name), via_root=True)
+        plan = plan_of(masks, alone, states=states, faults={("s", 1): Fault("no right")})
+        states = copy_states(plan, states, reconcile=True)
+
+    assert {state.table: state.state for state in states} == {
+        "events": "pending",
+        "t_of_last_year": "held",
+    }
+    assert [description_fault(state.taken) for state in states] == [None, None]
+    assert recall(plan, states, existing=()) == plan
+    assert masks_of(plan_of(masks, alone, states=states)) == {"mail": "hash"}
+
+
+def test_a_held_table_without_masks_has_no_description() -> None:
+    plan = plan_of({}, everything(TABLE), faults={("s", 1): Fault("no right")})
+
+    (state,) = copy_states(plan, (), reconcile=True)
+
+    assert (state.state, state.taken) == ("held", "")
+
+
+@pytest.mark.parametrize("forged", ["7", "null", "[7]"])
+def test_names_that_are_no_texts_are_refused(forged: str) -> None:
+    plan = plan_of({"s.public.t.mail": "null"}, everything(TABLE))
+    taken = describe(plan, plan.copies[0])
+
+    text = taken.replace('"masked_as":["public.t"]', f'"masked_as":{forged}')
+
+    assert text != taken
+    assert description_fault(taken) is None
+    assert description_fault(text) is not None
 
 
 @pytest.mark.parametrize(
