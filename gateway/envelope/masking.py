@@ -42,6 +42,9 @@ def row_mask(
         indexes: For each of them, its position in the tuples.
         masks: Masks of some of the columns.
         hash_key: Key of ``hash``.
+
+    Raises:
+        ValueError: a mask hashes, and the key is empty.
     """
     named = dict(masks)
     placed = [
@@ -106,7 +109,13 @@ def _is_null(mask: Mask) -> bool:
 
 
 def _mask_value(mask: Mask, column: Column, hash_key: bytes) -> MaskValue:
-    """Return the mask of a column's values, which are in text format; it never raises."""
+    """Return the mask of a column's values, which are in text format; it raises for none of them.
+
+    Raises:
+        ValueError: it hashes, and the key is empty.
+    """
+    if mask.kind == "hash" and not hash_key:
+        raise ValueError("a hash without a key hides nothing")
     extension = column.type_name if column.type_kind == "b" else ""
     canonical = KEY_FORMS[of_column(column.base_type_oid, extension).key] or _as_it_is
 

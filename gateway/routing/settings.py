@@ -26,7 +26,7 @@ class RoutingSettings:
         system_identifier: System identifier of the source server, for markers.
         slot: Name of the slot, for markers.
         server_filters: Whether a server evaluates the filters that are not evaluated here.
-        hash_key: Key of the masks that hash; empty without any.
+        hash_key: Key of the masks that hash; empty if there are none.
         muted: Reasons, by subscription, for which its marker topic cannot be used: all its tables
             are held, and it receives no record.
     """

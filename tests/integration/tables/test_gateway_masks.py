@@ -246,6 +246,33 @@ def test_masks_stay_with_tables_that_are_renamed_or_detached(
     assert_hidden(written(kafka, registry, s.slot))
 
 
+@pytest.mark.usefixtures("key_file")
+def test_last_rows_of_a_dropped_table_are_hashed_when_the_key_is_gone(
+    scene: MakeScene,
+    source: Connection,
+    kafka: str,
+    registry: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    s = scene("CREATE PUBLICATION p FOR ALL TABLES; "
+              "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;")  # fmt: skip
+    plain = s.project.extra
+    masks_of_notes = {f"{s.slot}.public.notes.body": "hash"}
+    s.project.extra = {**plain, "columns": {"masks": masks_of_notes}}
+    s.run_to(current_lsn(source))
+
+    source.execute(b"INSERT INTO notes VALUES ('1', 'life-secret', 1); DROP TABLE notes")
+    s.project.extra = plain
+    monkeypatch.delenv(VARIABLE)
+    s.run_to(current_lsn(source))
+
+    (row,) = (r.value["after"] for r in s.read("notes") if r.op == "c" and r.value)
+    guessable = hmac.new(b"", b"life-secret", hashlib.sha256).hexdigest()
+    assert len(row["body"]) == len(guessable)
+    assert row["body"] != guessable
+    assert_hidden(written(kafka, registry, s.slot))
+
+
 def test_another_mask_is_another_definition_and_copies_the_table_again(
     scene: MakeScene, source: Connection, key_file: Path
 ) -> None:

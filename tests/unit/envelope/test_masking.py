@@ -69,6 +69,11 @@ def test_another_key_makes_another_hash() -> None:
     assert masked(b"a", HASH, key=b"k" * 32) != masked(b"a", HASH)
 
 
+def test_a_hash_without_a_key_is_refused() -> None:
+    with pytest.raises(ValueError, match="without a key"):
+        masked(b"a", HASH, key=b"")
+
+
 @pytest.mark.parametrize(
     ("of", "text", "length", "shown"),
     [
