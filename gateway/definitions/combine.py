@@ -214,12 +214,32 @@ def find_problems(
     """
     errors: dict[str, DefinitionError] = {}
     members, masks = Membership(catalog), PlannedMasks(definitions, catalog, masked)
-    for error in masks.unknown():
+    for error in masks.unknown(_targets(members, definitions, catalog)):
         errors.setdefault(str(error), error)
     for name, oid, error in _problems(members, definitions, catalog, missing_identity, masks):
         if (name, oid) not in held:
             errors.setdefault(str(error), error)
     return list(errors.values())
+
+
+def _targets(
+    members: Membership, definitions: Definitions, catalog: Catalog
+) -> dict[str, dict[int, Table]]:
+    """Return the tables that each subscription has, by OID, whether or not they have rows yet."""
+    found: dict[str, dict[int, Table]] = {}
+    for subscription in definitions.subscriptions if definitions.masks else ():
+        targets = found[subscription.name] = {
+            oid: catalog.tables[oid]
+            for publication, oid in catalog.broken
+            if publication in subscription.publications
+        }
+        publications = [catalog.publications[name] for name in subscription.publications]
+        for table in members.tables.values():
+            if (entry := members.entry(publications, table)) is not None:
+                targets[entry.target.oid] = entry.target
+            elif any(members.reached_as(publication, table) for publication in publications):
+                targets[table.oid] = table  # a tree, whose partitions are published by themselves
+    return found
 
 
 def _problems(

@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -93,11 +93,11 @@ class PlannedMasks:
     """
 
     def __init__(
-        self, definitions: Definitions, catalog: Catalog, before: Iterable[MaskedBefore]
+        self, definitions: Definitions, catalog: Catalog, before: Collection[MaskedBefore]
     ) -> None:
         self._masks = definitions.masks
         self._catalog = catalog
-        self._subscriptions = [subscription.name for subscription in definitions.subscriptions]
+        self._before = before
         self._earlier: dict[int, dict[str, None]] = defaultdict(dict)
         for table in before:
             for oid in table.relations:
@@ -134,24 +134,27 @@ class PlannedMasks:
         ]
         return replace(publish, masks=tuple(masks))
 
-    def unknown(self) -> Iterator[DefinitionError]:
-        """Yield an error for each mask that names no table."""
-        if not self._masks:
-            return
-        tables = {str(table) for table in self._catalog.tables.values()}
-        tables |= {f"{schema}.{name}" for schema, name, _ in self._catalog.missing}
-        tables |= {name for names in self._earlier.values() for name in names}
+    def unknown(self, targets: Mapping[str, Mapping[int, Table]]) -> Iterator[DefinitionError]:
+        """Yield an error for each mask of a table that its subscription does not have.
+
+        Args:
+            targets: Tables of each subscription, by OID.
+        """
+        missing = [f"{schema}.{name}" for schema, name, _ in self._catalog.missing]
+        named = {
+            f"{subscription}.{name}."
+            for subscription, tables in targets.items()
+            for names in (missing, *map(self._names, tables.values()))
+            for name in names
+        }
+        named |= {f"{table.subscription}.{name}." for table in self._before for name in table.names}
         for name in self._masks:
-            if not any(
-                name.startswith(f"{subscription}.{table}.")
-                for subscription in self._subscriptions
-                if name.startswith(f"{subscription}.")
-                for table in tables
-            ):
+            if not name.startswith(tuple(named)):
                 yield DefinitionError(
-                    f"the mask of {name} is for a table that no publication has",
-                    hint="it is named subscription.schema.table.column in [columns] masks; if the "
-                    "table was renamed, rename it there as well, or its values are published",
+                    f"the mask of {name} is for a table that its subscription does not have",
+                    hint="it is named subscription.schema.table.column in [columns] masks, under "
+                    "publish_via_partition_root with the root as the table; if the table was "
+                    "renamed, rename it there as well, or its values are published",
                 )
 
     def problems(

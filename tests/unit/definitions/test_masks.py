@@ -204,7 +204,7 @@ def test_names_that_are_no_texts_are_refused(forged: str) -> None:
         ("s.public.t.id", "null", 'column "id" .*by null .*part of the key'),
         ("s.public.t.id", "truncate(2)", "part of the key"),
         ("few.public.t.id", "null", 'subscription "few": it is part of the key'),
-        ("s.public.tt.id", "hash", "for a table that no publication has"),
+        ("s.public.tt.id", "hash", "for a table that its subscription does not have"),
     ],
 )
 def test_a_mask_that_cannot_be_is_refused_by_name(name: str, mask: str, says: str) -> None:
@@ -212,6 +212,44 @@ def test_a_mask_that_cannot_be_is_refused_by_name(name: str, mask: str, says: st
         plan_of({name: mask})
 
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["few.public.t.mail", "s.public.other.mail"])
+def test_a_mask_of_a_table_that_only_others_have_is_refused(name: str) -> None:
+    of = catalog(TABLE, replace(TABLE, oid=2, name="other"))
+    publications = {**of.publications, "q": replace(of.publications["q"], relations=())}
+
+    with pytest.raises(DefinitionError, match=f"the mask of {name} is for a table that its sub"):
+        plan_of({name: "null"}, replace(of, publications=publications))
+
+
+def test_a_mask_of_a_partition_that_is_published_as_its_root_is_refused() -> None:
+    masks = {"s.public.t.mail": "null"}
+    assert masks_of(plan_of(masks, everything(ROOT, LEAF))) == {"mail": "null"}
+
+    with pytest.raises(DefinitionError, match=r"the mask of s\.public\.t\.mail is for"):
+        plan_of(masks, everything(ROOT, LEAF, via_root=True))
+
+
+@pytest.mark.parametrize("via_root", [False, True])
+def test_a_tree_without_partitions_can_have_a_mask(via_root: bool) -> None:
+    empty = everything(replace(ROOT, leaves=()), via_root=via_root)
+
+    assert plan_of({"s.public.events.mail": "null"}, empty).publishes == ()
+
+
+def test_a_mask_of_a_table_that_cannot_be_published_any_more_is_known() -> None:
+    of = catalog()
+    broken = replace(
+        of,
+        publications={n: replace(p, relations=()) for n, p in of.publications.items()},
+        broken={("p", 1): DefinitionError("broken")},
+    )
+
+    with pytest.raises(DefinitionError) as caught:
+        plan_of({"s.public.t.mail": "null"}, broken)
+
+    assert caught.value.message == "broken"
 
 
 def test_truncate_is_for_texts() -> None:
