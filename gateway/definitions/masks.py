@@ -28,7 +28,7 @@ from gateway.definitions.model import (
 from gateway.definitions.tables.keys import key_of
 from schemas.settings.masks import Mask, read_mask
 
-__all__ = ["PlannedMasks", "with_masks"]
+__all__ = ["PlannedMasks", "reused_name", "with_masks"]
 
 _TEXTS: Final = frozenset({19, 25, 1042, 1043})
 """OIDs of name, text, char(n) and varchar."""
@@ -98,6 +98,7 @@ class PlannedMasks:
         self._masks = definitions.masks
         self._catalog = catalog
         self._before = before
+        self._columns = {(table.subscription, table.oid): table.columns for table in before}
         self._earlier: dict[int, dict[str, None]] = defaultdict(dict)
         for table in before:
             for oid in table.relations:
@@ -165,7 +166,15 @@ class PlannedMasks:
             return
         by_name = {column.name: column for column in table.columns}
         key = key_of(table, columns) or ()
-        for name, mask in self._named(subscription, table).items():
+        named = self._named(subscription, table)
+        before = self._columns.get((subscription, table.oid), {})
+        if (reused := reused_name(before, table.columns, named)) is not None:
+            yield DefinitionError(
+                f'column "{reused[0]}" of table "{table}" has no mask for subscription '
+                f'"{subscription}": it was masked as "{reused[1]}", which is another column now',
+                hint="mask it in [columns] masks under its new name as well",
+            )
+        for name, mask in named.items():
             fault = _fault_of(by_name.get(name), mask, is_key=name in key)
             if fault is not None:
                 why, hint = fault
@@ -194,6 +203,24 @@ class PlannedMasks:
             names |= self._earlier.get(oid, {})
             names[str(self._catalog.tables.get(oid, table))] = None
         return names
+
+
+def reused_name(
+    before: Mapping[int, str], columns: Collection[Column], masked: Collection[str]
+) -> tuple[str, str] | None:
+    """Return a column that has lost its mask since another one has its name, and that name.
+
+    Args:
+        before: Earlier names of columns, by ``attnum``.
+        columns: Columns of the table now.
+        masked: Names that have masks.
+    """
+    names = {column.name for column in columns}.intersection(masked)
+    for column in columns:
+        was = before.get(column.attnum)
+        if was is not None and was in names and column.name not in masked:
+            return column.name, was
+    return None
 
 
 def _fault_of(column: Column | None, mask: Mask, *, is_key: bool) -> tuple[str, str] | None:

@@ -342,13 +342,17 @@ class MaskedBefore:
 
     Attributes:
         subscription: Name of the subscription.
+        oid: OID of the table.
         relations: OIDs of the table and of the partitions published as it.
         names: Names of the tables whose masks it had, the nearest last.
+        columns: Names of its masked columns, by ``attnum``.
     """
 
     subscription: str
+    oid: int
     relations: frozenset[int]
     names: tuple[str, ...]
+    columns: Mapping[int, str]
 
 
 @dataclass(frozen=True, slots=True)

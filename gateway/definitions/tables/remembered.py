@@ -76,6 +76,7 @@ def describe(plan: Plan, copy: TableCopy) -> str:
     }
     if copy.masked_as:
         description["masked_as"] = copy.masked_as
+        description["masked"] = [(c.attnum, c.name) for c in table.columns if c.name in masked]
     return _written(description)
 
 
@@ -89,6 +90,7 @@ def describe_masks(names: Sequence[str], before: str) -> str:
     if not names:
         return ""
     relations = sorted(relations_of(before)) if before else []
+    masked = json.loads(before).get("masked", []) if before else []
     nothing = {"operations": [], "filters": {}, "columns": None, "generated": False}
     return _written(
         {
@@ -100,6 +102,7 @@ def describe_masks(names: Sequence[str], before: str) -> str:
             "primary_key": [],
             "publishes": [{**nothing, "relations": relations}],
             "masked_as": names,
+            "masked": masked,
         }
     )
 
@@ -169,14 +172,17 @@ def description_fault(text: str) -> str | None:
     try:
         table, publishes = _read(state)
         key_of_text = json.loads(text)["key"]
-        masked_as = tuple(json.loads(text).get("masked_as", ()))
+        masked = masked_before([state])
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         return f"{type(error).__name__}: {error}"[:200]
     oids = [publish.relation_oid for publish in publishes]
     numbers = [*oids, *(column.attnum for column in table.columns)]
     numbers += [column.type_oid for column in table.columns]
     names = [column.name for column in table.columns]
-    names += [*table.identity, *table.primary_key, *(key_of_text or ()), *masked_as]
+    names += [*table.identity, *table.primary_key, *(key_of_text or ())]
+    for one in masked:
+        numbers += one.columns
+        names += [*one.names, *one.columns.values()]
     if not all(type(number) is int for number in numbers):
         return "an OID that is no number"
     if not all(type(name) is str for name in names):
@@ -235,15 +241,14 @@ def known_tables(states: Iterable[CopyState]) -> dict[tuple[str, str], int]:
 
 def masked_before(states: Iterable[CopyState]) -> list[MaskedBefore]:
     """Return the masks of the tables that were published, those of held tables among them."""
-    return [
-        MaskedBefore(
-            state.subscription,
-            relations_of(state.taken) | {state.oid},
-            tuple(json.loads(state.taken).get("masked_as", ())),
-        )
-        for state in states
-        if '"masked_as":' in state.taken  # most have none, and need not be parsed
-    ]
+    found = []
+    for state in states:
+        if '"masked_as":' in state.taken:  # most have none, and need not be parsed
+            description = json.loads(state.taken)
+            relations = relations_of(state.taken) | {state.oid}
+            names, columns = tuple(description["masked_as"]), dict(description["masked"])
+            found.append(MaskedBefore(state.subscription, state.oid, relations, names, columns))
+    return found
 
 
 def recall(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gateway.definitions.masks import reused_name
 from gateway.definitions.model import Operation, Publish, Table
 from gateway.pgoutput.messages import Relation, ReplicaIdentity
 from gateway.routing.build.publication_history import Publishes
@@ -23,7 +24,7 @@ def targets_of(publishes: Publishes, oids: Iterable[int]) -> set[tuple[str, int]
 
 
 def mismatch_of(
-    publish: Publish, relation: Relation, filters: Filters, planned: Table
+    publish: Publish, relation: Relation, filters: Filters, planned: Table, now: Table | None
 ) -> str | None:
     """Return why `publish` cannot receive the rows of `relation`, or None.
 
@@ -35,12 +36,17 @@ def mismatch_of(
         relation: Relation as announced.
         filters: Row filters of the plan.
         planned: Table of `publish` as it was when the plan was made.
+        now: The same as it is; needed only with masks.
     """
     names = {column.name for column in relation.columns}
     if publish.columns is not None and not names.issuperset(publish.columns):
         return "a column of its column list is gone"
-    if not names.issuperset(name for name, _ in publish.masks):
+    masked = {name for name, _ in publish.masks}
+    if not names.issuperset(masked):
         return "a masked column is gone"
+    before = {column.attnum: column.name for column in planned.columns}
+    if now is not None and reused_name(before, now.columns, masked) is not None:
+        return "another column has the name of a masked one"
     identity = {column.name for column in relation.columns if column.is_key}
     full = relation.replica_identity is ReplicaIdentity.FULL
     direct = publish.relation_oid == publish.target_oid == relation.relation_oid

@@ -270,7 +270,8 @@ class RelationRoutes:
             mismatch = None
             if table_id in self._keys:
                 planned = self._planned[publish.target_oid]
-                mismatch = mismatch_of(publish, relation, self.filters, planned)
+                now = self._catalog.table(planned.oid) if publish.masks else None
+                mismatch = mismatch_of(publish, relation, self.filters, planned, now)
             if mismatch is None:
                 usable.append(publish)
             else:

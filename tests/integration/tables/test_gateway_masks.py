@@ -273,6 +273,26 @@ def test_last_rows_of_a_dropped_table_are_hashed_when_the_key_is_gone(
     assert_hidden(written(kafka, registry, s.slot))
 
 
+@pytest.mark.usefixtures("key_file")
+def test_a_table_is_held_when_another_column_has_the_name_of_a_masked_one(
+    scene: MakeScene, source: Connection, kafka: str, registry: str
+) -> None:
+    s = scene("CREATE PUBLICATION p FOR TABLE notes; "
+              "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;")  # fmt: skip
+    masks_of_notes = {f"{s.slot}.public.notes.body": "hash"}
+    s.project.extra = {**s.project.extra, "columns": {"masks": masks_of_notes}}
+    s.run_to(current_lsn(source))
+
+    source.execute(
+        b"ALTER TABLE notes RENAME body TO life; ALTER TABLE notes ADD body text;"
+        b"INSERT INTO notes VALUES ('1', 'life-secret', 1, 'life-secret')"
+    )
+    log = s.run_to(current_lsn(source)).err
+
+    assert "has no mask for subscription" in log
+    assert_hidden(written(kafka, registry, s.slot))
+
+
 def test_another_mask_is_another_definition_and_copies_the_table_again(
     scene: MakeScene, source: Connection, key_file: Path
 ) -> None:

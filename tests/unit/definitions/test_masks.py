@@ -177,6 +177,21 @@ def test_a_mask_stays_with_a_table_that_is_held_when_it_gets_another_name() -> N
     assert masks_of(plan_of(masks, alone, states=states)) == {"mail": "hash"}
 
 
+def test_a_masked_column_whose_name_another_has_now_needs_a_mask() -> None:
+    masks = {"s.public.t.mail": "null"}
+    states = copy_states(plan_of(masks), (), reconcile=True)
+    mail = COLUMNS[2]
+    columns = (*COLUMNS[:2], replace(mail, name="mail_old"), replace(mail, attnum=4))
+    now = catalog(replace(TABLE, columns=columns))
+    held = plan_of(masks, now, states=states, faults={("s", 1): Fault("no right")})
+
+    for known in (states, copy_states(held, states, reconcile=True)):
+        with pytest.raises(DefinitionError, match='"mail_old" .* no mask .* masked as "mail"'):
+            plan_of(masks, now, states=known)
+        both = plan_of({**masks, "s.public.t.mail_old": "hash"}, now, states=known)
+        assert masks_of(both) == {"mail_old": "hash", "mail": "null"}
+
+
 def test_a_held_table_without_masks_has_no_description() -> None:
     plan = plan_of({}, everything(TABLE), faults={("s", 1): Fault("no right")})
 

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.core.lsn import Lsn
 from gateway.core.records import Record
-from gateway.definitions.model import Collation, Masks, TableCopy
+from gateway.definitions.model import Collation, Masks, Table, TableCopy
 from gateway.envelope.envelope import TransactionContext
 from gateway.envelope.headers import HeaderMaker
 from gateway.pgoutput.messages import (
@@ -25,6 +25,7 @@ from gateway.pgoutput.messages import (
     ReplicaIdentity,
     Update,
 )
+from gateway.routing.build.relation_check import mismatch_of
 from gateway.routing.row.transaction_state import TransactionState
 from schemas.settings.masks import Mask
 from tests.support.gateway.routing_scene import (
@@ -249,6 +250,18 @@ def test_a_table_whose_masked_column_is_renamed_is_held() -> None:
 
     assert data(seen) == []
     assert gateway.routes.held.reasons == {("s", T1): "a masked column is gone"}
+
+
+def test_a_table_in_which_another_column_has_the_name_of_a_masked_one_does_not_match() -> None:
+    filters = gateway_of(publish(masks=MIXED)).routes.filters
+    columns = (COLUMNS[0], replace(MAIL, name="old"), COLUMNS[2], replace(MAIL, attnum=4))
+    now = replace(TABLE, columns=columns)
+
+    def mismatch(of: Table) -> str | None:
+        return mismatch_of(publish(masks=MIXED), relation_of(of), filters, TABLE, of)
+
+    assert mismatch(TABLE) is None
+    assert mismatch(now) == "another column has the name of a masked one"
 
 
 def test_masked_rows_are_left_to_the_interpreted_path() -> None:
