@@ -10,8 +10,9 @@ from gateway.core.errors import FilterError, UnfitError
 
 __all__ = ["FilterEvaluationError", "FilterSource", "NotEvaluatedHere"]
 
-_VALUES: Final = re.compile(r'"[^"]*"|\b\d[\d.]*\b')
-"""Parts of PostgreSQL's messages that may be values of the row: quoted text and numbers."""
+_VALUES: Final = re.compile(r'".*"|\b\d[\d.]*\b', re.DOTALL)
+"""Parts of PostgreSQL's messages that may be values of the row: numbers, and from the first quote
+to the last one, since a value can have quotes and lines."""
 _HINT: Final = (
     'a server evaluates what the gateway does not: [filters] server = "on" (docs/row-filters.md)'
 )

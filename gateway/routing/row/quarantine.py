@@ -187,7 +187,8 @@ class Quarantine:
         if self._mask is not None:
             old, new = (None if r is None else self._mask(r) for r in (change.old, change.new))
             change = replace(change, old=old, new=new)
-            reason = error.message  # the reason may quote values
+            # The reason may quote values, and PostgreSQL's text in the message others than quoted.
+            reason = f"SQLSTATE {error.sqlstate}" if error.sqlstate else error.message
         for most in _MOST_OF_A_VALUE:
             if most != 0 and self._least_bytes(change, most) > self._topic.most_bytes:
                 continue  # too large without being encoded

@@ -163,7 +163,8 @@ def make_jobs(plan: Plan, states: CopyStates, routes: RelationRoutes) -> Iterato
             route = routes.copy_route(copies, key_of(table, copies[0].columns) or ())
         part = (state.asked or "") if state.state == "ready" else ""
         narrow, by_key = _narrow(copies, routes.filters, route.key)
-        source = ChunkSource(table, route.columns, route.key, part, narrow, by_key)
+        masked = any(copy.masked_as for copy in copies)
+        source = ChunkSource(table, route.columns, route.key, part, narrow, by_key, masked)
         progress = state.progress if state.progress.started else Progress()
         chunked = ChunkedCopy(source.key_positions, progress)
         routes.watch(route, chunked, whole=() if part else copies)

@@ -73,13 +73,16 @@ def check_shape(table: Table, shape: Sequence[str]) -> None:
         raise TableChanged(f"copying {table}: its columns are not those of the plan any more")
 
 
-def copy_error(error: psycopg.Error, table: Table, *, conditions: bool) -> GatewayError:
+def copy_error(
+    error: psycopg.Error, table: Table, *, conditions: bool, masked: bool = False
+) -> GatewayError:
     """Convert an error of the server while a table is read.
 
     Args:
         error: As psycopg raised it.
         table: The table that is read.
         conditions: Whether the read has conditions on its rows.
+        masked: Whether the table has masked columns, whose values the server's text may quote.
     """
     doing = f"copying {table}"
     text = error.diag.message_primary or str(error)
@@ -104,7 +107,8 @@ def copy_error(error: psycopg.Error, table: Table, *, conditions: bool) -> Gatew
         error.sqlstate, detail=error.diag.message_detail, hint=error.diag.message_hint
     )
     if conditions and (too_long or (error.sqlstate or "").startswith(_OF_CONDITIONS)):
-        return ConditionError(f"{doing}: the condition on its rows fails: {text}")
+        shown = f"SQLSTATE {error.sqlstate}" if masked else text
+        return ConditionError(f"{doing}: the condition on its rows fails: {shown}")
     if error.sqlstate == "42703":
         return TableChanged(altered)
     is_other_file = error.sqlstate == "58P01" and not _TABLE_FILE.search(text)
