@@ -27,6 +27,8 @@ class RoutingSettings:
         slot: Name of the slot, for markers.
         server_filters: Whether a server evaluates the filters that are not evaluated here.
         hash_key: Key of the masks that hash; empty if there are none.
+        has_masks: Whether there are masks, perhaps of columns that are not published: no error
+            record quotes values then.
         muted: Reasons, by subscription, for which its marker topic cannot be used: all its tables
             are held, and it receives no record.
     """
@@ -47,6 +49,7 @@ class RoutingSettings:
     system_identifier: str = ""
     slot: str = ""
     hash_key: bytes = field(default=b"", repr=False)
+    has_masks: bool = False
     muted: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -56,12 +56,14 @@ def describe(plan: Plan, copy: TableCopy) -> str:
     """Return how `plan` publishes the table of `copy`, as JSON."""
     table = plan.tables[copy.target_oid]
     masked = {name for name, _ in copy.masks}
+    hidden = masked.union(c.name for c in table.columns if c.name not in copy.columns)
+    hidden = hidden if copy.masked_as else set()
     description: dict[str, object] = {
         "key": key_signature(table.columns, key_of(table, copy.columns)),
         "kind": table.kind,
-        # What older rows have in a masked column is a value of theirs.
+        # What older rows have in a masked column, published or not, is a value of theirs.
         "columns": [
-            astuple(replace(column, missing=None) if column.name in masked else column)
+            astuple(replace(column, missing=None) if column.name in hidden else column)
             for column in table.columns
         ],
         "replica_identity": table.replica_identity.value,

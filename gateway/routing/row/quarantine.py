@@ -51,12 +51,14 @@ class ErrorTopic:
         prefix: Prefix of its values in Confluent's wire format.
         kinds: Kinds of unpublishable changes that go there.
         most_bytes: Maximum size of a record, as `gateway.core.records.wire_size` counts it.
+        hides_values: Whether reasons quote no values.
     """
 
     name: str
     prefix: bytes
     kinds: Collection[UnfitKind]
     most_bytes: int
+    hides_values: bool = False
 
     def message(
         self,
@@ -187,6 +189,7 @@ class Quarantine:
         if self._mask is not None:
             old, new = (None if r is None else self._mask(r) for r in (change.old, change.new))
             change = replace(change, old=old, new=new)
+        if self._topic.hides_values or self._mask is not None:
             # The reason may quote values, and PostgreSQL's text in the message others than quoted.
             reason = f"SQLSTATE {error.sqlstate}" if error.sqlstate else error.message
         for most in _MOST_OF_A_VALUE:

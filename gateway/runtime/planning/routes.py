@@ -107,5 +107,6 @@ def routing_settings(
         system_identifier=facts.system_identifier,
         slot=settings.source.slot,
         hash_key=(settings.columns.hash_key or _LOST_KEY).encode(),
+        has_masks=bool(settings.columns.masks),
         muted=topics.muted,
     )

@@ -274,6 +274,29 @@ def test_last_rows_of_a_dropped_table_are_hashed_when_the_key_is_gone(
 
 
 @pytest.mark.usefixtures("key_file")
+def test_no_error_quotes_a_masked_column_that_is_not_published(
+    scene: MakeScene, source: Connection, kafka: str, registry: str
+) -> None:
+    s = scene(
+        "CREATE PUBLICATION p FOR TABLE notes (id, n) WHERE (body::int > 0)"
+        "  WITH (publish = 'insert'); CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;",
+        on_error={"filter": "quarantine"},
+    )
+    masks_of_notes = {f"{s.slot}.public.notes.body": "hash"}
+    s.project.extra = {**s.project.extra, "columns": {"masks": masks_of_notes}}
+    row = b"""INSERT INTO notes VALUES (%s, 'life-secret, "a-secret" and b-secret', 1)"""
+
+    source.execute(row, ("1",))
+    log = s.run_to(current_lsn(source)).err
+    source.execute(row, ("2",))
+    log += s.run_to(current_lsn(source)).err
+
+    found = [error.value for error in s.reader.read(f"{s.slot}.error")]
+    assert [(e["op"], e["key"]) for e in found if e] == [("r", {"id": "1"}), ("c", {"id": "2"})]
+    assert_hidden({"log": log.encode(), **written(kafka, registry, s.slot)})
+
+
+@pytest.mark.usefixtures("key_file")
 def test_a_table_is_held_when_another_column_has_the_name_of_a_masked_one(
     scene: MakeScene, source: Connection, kafka: str, registry: str
 ) -> None:

@@ -181,6 +181,7 @@ class Gateway:
         schemas: Schemas | None = None,
         copies: Sequence[TableCopy] = (),
         hash_key: bytes = b"",
+        has_masks: bool = False,
     ) -> None:
         self.schemas = schemas or Schemas()
         names = dict.fromkeys(p.subscription for p in publishes)
@@ -208,6 +209,7 @@ class Gateway:
             quarantined=frozenset(quarantined),
             most_bytes=most_bytes or {},
             hash_key=hash_key,
+            has_masks=has_masks,
         )
         catalog = binary or NoCatalog()
         self.plan = plan

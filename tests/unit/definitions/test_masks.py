@@ -361,6 +361,13 @@ def test_what_is_kept_in_kafka_has_no_value_of_older_rows() -> None:
     assert unseen_since(taken, plan, copy) is None
 
 
+def test_what_is_kept_in_kafka_has_no_value_of_a_masked_column_that_is_not_published() -> None:
+    plan = plan_of({"few.public.t.mail": "hash"})
+    (copy,) = (c for c in plan.copies if c.subscription == "few")
+
+    assert "nobody@example.com" not in describe(plan, copy)
+
+
 def test_a_description_with_a_mask_that_is_none_is_refused() -> None:
     plan = plan_of({"s.public.t.mail": "null"})
     (copy,) = (c for c in plan.copies if c.subscription == "s")

@@ -216,6 +216,23 @@ def test_the_error_topic_has_the_masked_row(kind: str) -> None:
         assert error["after"]["note"] == "con"
 
 
+@pytest.mark.parametrize(
+    ("has_masks", "reason"),
+    [(False, "division by zero"), (True, "row filter of publication p for public.t1: division by")],
+)
+def test_no_reason_quotes_values_where_there_are_masks(has_masks: bool, reason: str) -> None:
+    of = table(T1, "t1", (column("id", 1),), identity=("id",), primary_key=("id",))
+    gateway = Gateway(
+        [of], [publish(where="((10 / id) > 1)")], quarantined={"filter"}, has_masks=has_masks
+    )
+
+    seen = gateway.commit(relation_of(of), Insert(T1, (b"0",)))
+
+    (error,) = (s.value for s in seen if s.topic == "gw.error")
+    assert error is not None
+    assert error["reason"].startswith(reason)
+
+
 def test_copied_rows_are_masked() -> None:
     copy = TableCopy("s", T1, (), ("id", "mail", "note"), HASHED)
     gateway = gateway_of(publish(masks=HASHED), copies=[copy])
