@@ -344,6 +344,49 @@ def test_another_mask_is_another_definition_and_copies_the_table_again(
 
 
 @pytest.mark.usefixtures("key_file")
+def test_a_hash_of_a_number_that_was_published_needs_another_topic(
+    scene: MakeScene, source: Connection
+) -> None:
+    source.execute(b"INSERT INTO notes VALUES ('1', 'x', 543210)")
+    s = scene("CREATE PUBLICATION p FOR TABLE notes; "
+              "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;")  # fmt: skip
+    plain, table = s.project.extra, f"{s.slot}.public.notes"
+    s.run_to(current_lsn(source))
+
+    s.project.extra = {**plain, "columns": {"masks": {f"{table}.n": "hash"}}}
+    refused = s.cli("run", "--endpos", current_lsn(source))
+    s.project.extra = {**s.project.extra, "topics": {"names": {table: f"{s.slot}.hashed"}}}
+    s.run_to(current_lsn(source))
+
+    assert refused.code == 1
+    assert f"refuses the schema of subject {s.topic('notes')}-value" in refused.err
+    assert "[topics] names" in refused.err
+    (row,) = (r.value for r in s.reader.read(f"{s.slot}.hashed") if r.op == "r")
+    assert row is not None
+    assert row["after"]["n"] == hashed("543210")
+
+
+@pytest.mark.usefixtures("key_file")
+def test_a_column_that_is_added_with_its_mask_is_never_published_without(
+    scene: MakeScene, source: Connection, kafka: str, registry: str
+) -> None:
+    s = scene("CREATE PUBLICATION p FOR TABLE notes; "
+              "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;")  # fmt: skip
+    plain = s.project.extra
+    s.run_to(current_lsn(source))
+
+    source.execute(
+        b"ALTER TABLE notes ADD phone text DEFAULT 'phone-secret-1';"
+        b"INSERT INTO notes VALUES ('1', 'x', 1, 'phone-secret-2')"
+    )
+    s.project.extra = {**plain, "columns": {"masks": {f"{s.slot}.public.notes.phone": "hash"}}}
+    s.run_to(current_lsn(source))
+
+    assert s.rebuilt("notes") == [("1", "x", 1, hashed("phone-secret-2"))]
+    assert_hidden(written(kafka, registry, s.slot))
+
+
+@pytest.mark.usefixtures("key_file")
 def test_check_and_explain_show_masks_and_refuse_what_cannot_be(
     scene: MakeScene, source: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
