@@ -96,7 +96,11 @@ class Projections:
         self._types[announced.type_oid] = f"{announced.namespace}.{announced.name}"
 
     def of_relation(self, publish: Publish, relation: Relation) -> Projection:
-        """Return the projection of the relation's rows under `publish`."""
+        """Return the projection of the relation's rows under `publish`.
+
+        Raises:
+            SchemaError: they cannot be published with its columns and masks.
+        """
         direct = publish.target_oid == relation.relation_oid
         target = self._current(publish.target_oid, relation if direct else None)
         if direct:
@@ -124,7 +128,14 @@ class Projections:
                 hint="if it was renamed, rename it in [columns] masks as well",
             )
         order = self._order(target.oid)
-        return Projection(target, columns, replica_identity, identity, order, publish.masks)
+        found = Projection(target, columns, replica_identity, identity, order, publish.masks)
+        for name, mask in publish.masks:
+            if mask.kind != "hash" and name in (found.key or ()):
+                raise SchemaError(
+                    f"{target}: column {name!r} is part of the key now, and its mask is {mask}",
+                    hint="mask it by hash: by others, rows with different keys would become one",
+                )
+        return found
 
     def _announced_columns(self, target: Table, relation: Relation) -> tuple[Column, ...]:
         """Describe the columns of `relation`, which is published as itself, as `target` has them.

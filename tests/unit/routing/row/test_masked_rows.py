@@ -269,6 +269,17 @@ def test_a_table_whose_masked_column_is_renamed_is_held() -> None:
     assert gateway.routes.held.reasons == {("s", T1): "a masked column is gone"}
 
 
+def test_a_table_whose_key_becomes_a_column_that_is_null_is_held() -> None:
+    copy = TableCopy("s", T1, (), ("id", "mail", "note"), MIXED)
+    gateway = gateway_of(publish(masks=MIXED), copies=[copy])
+    of = replace(TABLE, replica_identity=ReplicaIdentity.INDEX, identity=("mail",))
+
+    seen = gateway.commit(relation_of(of), Insert(T1, (b"1", b"ann@example.com", None)))
+
+    assert data(seen) == []
+    assert "'mail' is part of the key now" in gateway.routes.held.reasons["s", T1]
+
+
 def test_a_table_in_which_another_column_has_the_name_of_a_masked_one_does_not_match() -> None:
     filters = gateway_of(publish(masks=MIXED)).routes.filters
     columns = (COLUMNS[0], replace(MAIL, name="old"), COLUMNS[2], replace(MAIL, attnum=4))
