@@ -28,6 +28,7 @@ RowMask: TypeAlias = Callable[[Sequence[ColumnValue]], Sequence[ColumnValue]]
 """Tuple -> the same with masked values. NULL stays, and so does UNCHANGED, unless by ``null``."""
 
 _TEXT: Final = 25
+_BPCHAR: Final = 1042
 _HIDDEN: Final = BinaryValue(b"")
 """In place of a value in binary format, which every encoder refuses."""
 
@@ -126,8 +127,9 @@ def _mask_value(mask: Mask, column: Column, hash_key: bytes) -> MaskValue:
 
     def truncated(text: bytes) -> bytes:
         # As left(value::text, n), which leaves out the blanks at the end of a char(n).
-        shown = canonical(text).decode(errors="surrogateescape")
-        return shown[: mask.length].encode(errors="surrogateescape")
+        shown = text.rstrip(b" ") if column.base_type_oid == _BPCHAR else text
+        characters = shown.decode(errors="surrogateescape")[: mask.length]
+        return characters.encode(errors="surrogateescape")
 
     return hashed if mask.kind == "hash" else truncated
 

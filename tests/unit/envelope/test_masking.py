@@ -83,6 +83,7 @@ def test_a_hash_without_a_key_is_refused() -> None:
         (TEXT, "äöü€".encode(), 3, "äöü".encode()),
         (TEXT, b"\xff\xfeab", 3, b"\xff\xfea"),
         (column(1042, "character(5)"), b"a    ", 3, b"a"),
+        (column(1184, "timestamp with time zone"), b"yesterday", 3, b"yes"),
     ],
 )
 def test_truncate_leaves_the_first_characters(
