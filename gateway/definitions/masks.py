@@ -28,7 +28,7 @@ from gateway.definitions.model import (
 from gateway.definitions.tables.keys import key_of
 from schemas.settings.masks import Mask, read_mask
 
-__all__ = ["PlannedMasks", "reused_name", "with_masks"]
+__all__ = ["PlannedMasks", "have_same_masks", "reused_name", "with_masks"]
 
 _TEXTS: Final = frozenset({19, 25, 1042, 1043})
 """OIDs of name, text, char(n) and varchar."""
@@ -79,8 +79,13 @@ def with_masks(
     if not chosen:
         return definitions
     written = json.dumps(sorted((name, str(mask), mask.key_id) for name, mask in chosen.items()))
-    digest = hashlib.sha256(f"{definitions.fingerprint} {written}".encode()).hexdigest()
-    return replace(definitions, masks=chosen, fingerprint=digest)
+    digest = hashlib.sha256(written.encode()).hexdigest()
+    return replace(definitions, masks=chosen, fingerprint=f"{definitions.fingerprint}.{digest}")
+
+
+def have_same_masks(fingerprint: str, other: str) -> bool:
+    """Whether the definitions of two fingerprints have the same masks."""
+    return fingerprint.partition(".")[2] == other.partition(".")[2]
 
 
 class PlannedMasks:

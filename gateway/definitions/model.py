@@ -107,7 +107,7 @@ class Definitions:
     Attributes:
         text: Whole source text, for error messages.
         fingerprint: Hex digest that changes whenever the meaning may have changed, but not with
-            comments or white space. That of masks is part of it.
+            comments or white space; where there are masks, with a point and a digest of them.
         masks: Masks by ``subscription.schema.table.column``.
     """
 

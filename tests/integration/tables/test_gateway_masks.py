@@ -386,6 +386,23 @@ def test_a_column_that_is_added_with_its_mask_is_never_published_without(
     assert_hidden(written(kafka, registry, s.slot))
 
 
+@pytest.mark.usefixtures("source")
+def test_reload_and_status_say_that_masks_need_a_restart(scene: MakeScene) -> None:
+    s = scene("CREATE PUBLICATION p FOR TABLE notes; "
+              "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;")  # fmt: skip
+    gateway = s.project.start()
+    gateway.wait_until_copied()
+    s.project.extra = {"columns": {"masks": {f"{s.slot}.public.notes.n": "null"}}}
+
+    ended, status = s.cli("reload"), s.cli("status")
+    assert gateway.terminate() == 0
+
+    assert ended.code == 1
+    assert "columns.masks: differ from those in force" in ended.err
+    assert "restart the gateway" in ended.err
+    assert "a restart if the masks of [columns] differ" in status.out
+
+
 @pytest.mark.usefixtures("key_file")
 def test_check_and_explain_show_masks_and_refuse_what_cannot_be(
     scene: MakeScene, source: Connection, monkeypatch: pytest.MonkeyPatch
