@@ -28,7 +28,7 @@ from gateway.definitions.model import (
 from gateway.definitions.tables.keys import key_of
 from schemas.settings.masks import Mask, read_mask
 
-__all__ = ["PlannedMasks", "have_same_masks", "reused_name", "with_masks"]
+__all__ = ["PlannedMasks", "have_same_masks", "reused_name", "with_masks", "without_masks"]
 
 _TEXTS: Final = frozenset({19, 25, 1042, 1043})
 """OIDs of name, text, char(n) and varchar."""
@@ -86,6 +86,11 @@ def with_masks(
 def have_same_masks(fingerprint: str, other: str) -> bool:
     """Whether the definitions of two fingerprints have the same masks."""
     return fingerprint.partition(".")[2] == other.partition(".")[2]
+
+
+def without_masks(fingerprint: str) -> str:
+    """Return the fingerprint that the same definitions have without masks."""
+    return fingerprint.partition(".")[0]
 
 
 class PlannedMasks:

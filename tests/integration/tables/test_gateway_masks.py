@@ -403,6 +403,24 @@ def test_reload_and_status_say_that_masks_need_a_restart(scene: MakeScene) -> No
     assert "a restart if the masks of [columns] differ" in status.out
 
 
+@pytest.mark.usefixtures("source", "key_file")
+def test_status_needs_no_key_to_compare_the_file(
+    scene: MakeScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s = scene("CREATE PUBLICATION p FOR TABLE notes; "
+              "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;")  # fmt: skip
+    s.project.extra = {"columns": {"masks": {f"{s.slot}.public.notes.body": "hash"}}}
+    s.run_to("0/1")
+    monkeypatch.delenv(VARIABLE)
+
+    same = s.cli("status")
+    s.project.definitions = s.project.definitions.replace("TABLE notes", "TABLE notes, bag")
+    other = s.cli("status")
+
+    assert "the definitions file differs" not in same.out
+    assert "the definitions file differs" in other.out
+
+
 @pytest.mark.usefixtures("key_file")
 def test_check_and_explain_show_masks_and_refuse_what_cannot_be(
     scene: MakeScene, source: Connection, monkeypatch: pytest.MonkeyPatch
