@@ -292,12 +292,14 @@ def test_a_table_in_which_another_column_has_the_name_of_a_masked_one_does_not_m
     assert mismatch(now) == "another column has the name of a masked one"
 
 
-def test_masked_rows_are_left_to_the_interpreted_path() -> None:
-    gateway = gateway_of(publish(masks=MIXED))
+def test_masked_rows_are_left_to_the_interpreted_path(row_path: str) -> None:
+    masked, plain = gateway_of(publish(masks=MIXED)), gateway_of(publish())
 
-    gateway.commit(relation_of(TABLE), Insert(T1, (b"1", None, None)))
+    for gateway in (masked, plain):
+        gateway.commit(relation_of(TABLE), Insert(T1, (b"1", None, None)))
 
-    assert gateway.routes.by_oid[T1].compiled is None
+    assert masked.routes.by_oid[T1].compiled is None
+    assert (plain.routes.by_oid[T1].compiled is None) == (row_path == "interpreted")
 
 
 def test_a_large_value_that_is_masked_is_no_large_record() -> None:
