@@ -344,7 +344,7 @@ class MaskedBefore:
         subscription: Name of the subscription.
         oid: OID of the table.
         relations: OIDs of the table and of the partitions published as it.
-        names: Names of the tables whose masks it had, the nearest last.
+        names: Names of the tables whose masks it had or could have had, the nearest last.
         columns: Names of its masked columns, by ``attnum``.
     """
 

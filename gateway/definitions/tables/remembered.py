@@ -76,6 +76,9 @@ def describe(plan: Plan, copy: TableCopy) -> str:
             if (publish.subscription, publish.target_oid) == (copy.subscription, table.oid)
         ),
     }
+    if table.ancestors:
+        above = [plan.tables[oid] for oid in reversed(table.ancestors) if oid in plan.tables]
+        description["trees"] = [str(tree) for tree in above]
     if copy.masked_as:
         description["masked_as"] = copy.masked_as
         description["masked"] = [(c.attnum, c.name) for c in table.columns if c.name in masked]
@@ -242,13 +245,17 @@ def known_tables(states: Iterable[CopyState]) -> dict[tuple[str, str], int]:
 
 
 def masked_before(states: Iterable[CopyState]) -> list[MaskedBefore]:
-    """Return the masks of the tables that were published, those of held tables among them."""
+    """Return the masks of the tables that were published, those of held tables among them.
+
+    A partition could have had those of the trees above it.
+    """
     found = []
     for state in states:
-        if '"masked_as":' in state.taken:  # most have none, and need not be parsed
+        if state.taken:
             description = json.loads(state.taken)
             relations = relations_of(state.taken) | {state.oid}
-            names, columns = tuple(description["masked_as"]), dict(description["masked"])
+            names = (*description.get("trees", ()), *description.get("masked_as", ()))
+            columns = dict(description.get("masked", ()))
             found.append(MaskedBefore(state.subscription, state.oid, relations, names, columns))
     return found
 

@@ -188,7 +188,7 @@ def _vetted(
             faults=found,
             prefix=settings.source.slot,
             missing_identity=settings.definitions.missing_identity,
-            masked=masked_before(states),
+            masked=masked_before(states) if definitions.masks else (),
         )
         noticed = find_faults(settings, connection, plan, states, rights=rights) if holds else {}
         more = {

@@ -12,7 +12,7 @@ from gateway.core.lsn import Lsn
 from gateway.core.watermark import CopyState
 from gateway.definitions.changes import copy_states, fingerprint_of
 from gateway.definitions.combine import make_plan
-from gateway.definitions.masks import have_same_masks, with_masks, without_masks
+from gateway.definitions.masks import PlannedMasks, have_same_masks, with_masks, without_masks
 from gateway.definitions.model import (
     ALL_OPERATIONS,
     Catalog,
@@ -177,6 +177,18 @@ def test_a_mask_stays_with_a_table_that_is_held_when_it_gets_another_name() -> N
     assert masks_of(plan_of(masks, alone, states=states)) == {"mail": "hash"}
 
 
+def test_a_new_mask_of_a_tree_is_for_the_last_rows_of_a_partition_that_was_dropped() -> None:
+    states = copy_states(plan_of({}, everything(ROOT, LEAF)), (), reconcile=True)
+    masks = {"s.public.events.mail": "null"}
+    plan = plan_of(masks, everything(replace(ROOT, leaves=())), states=states)
+
+    recalled = recall(plan, states, existing={ROOT.oid})
+    now = PlannedMasks(definitions(masks), Catalog(recalled.tables, {}), masked_before(states))
+
+    (publish,) = recalled.publishes
+    assert now.restored(publish, recalled.tables[1]).masks == (("mail", Mask("null")),)
+
+
 def test_a_masked_column_whose_name_another_has_now_needs_a_mask() -> None:
     masks = {"s.public.t.mail": "null"}
     states = copy_states(plan_of(masks), (), reconcile=True)
@@ -200,7 +212,7 @@ def test_a_held_table_without_masks_has_no_description() -> None:
     assert (state.state, state.taken) == ("held", "")
 
 
-@pytest.mark.parametrize("forged", ["7", "null", "[7]"])
+@pytest.mark.parametrize("forged", ["7", "null", "[7]", "[[7]]"])
 def test_names_that_are_no_texts_are_refused(forged: str) -> None:
     plan = plan_of({"s.public.t.mail": "null"}, everything(TABLE))
     taken = describe(plan, plan.copies[0])
