@@ -18,7 +18,7 @@ _HINT: Final = 'a mask is "hash", "null" or "truncate(n)"'
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """What leaves the gateway in place of a column's values.
+    """Form in which the values of a column leave the gateway.
 
     Attributes:
         kind: ``hash`` for a keyed hash, ``null`` for NULL, ``truncate`` for the first characters.

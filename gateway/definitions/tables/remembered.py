@@ -61,7 +61,7 @@ def describe(plan: Plan, copy: TableCopy) -> str:
     description: dict[str, object] = {
         "key": key_signature(table.columns, key_of(table, copy.columns)),
         "kind": table.kind,
-        # What older rows have in a masked column, published or not, is a value of theirs.
+        # The value that older rows have in a masked column, published or not, is a true one.
         "columns": [
             astuple(replace(column, missing=None) if column.name in hidden else column)
             for column in table.columns

@@ -1,4 +1,4 @@
-"""What leaves the gateway in place of the values of masked columns."""
+"""Values and descriptions of masked columns as they leave the gateway."""
 
 from __future__ import annotations
 
