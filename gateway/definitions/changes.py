@@ -88,7 +88,7 @@ def copy_states(
     """
     states = tuple(states)
     known = {(state.subscription, state.schema, state.table): state for state in states}
-    described = {(state.subscription, state.oid): state.taken for state in states}
+    described = {(state.subscription, state.oid): state.taken for state in states if state.taken}
     result = []
     copied = {(copy.subscription, copy.target_oid) for copy in plan.copies}
     for copy in plan.copies:
