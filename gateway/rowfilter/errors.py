@@ -52,7 +52,10 @@ class FilterEvaluationError(UnfitError):
     ) -> None:
         shown = reason
         if sqlstate is not None:
-            shown = f"{_VALUES.sub('...', reason)} (SQLSTATE {sqlstate})"
+            shown = f"SQLSTATE {sqlstate}"
+            # In other languages, PostgreSQL has other quotes.
+            if (without_values := _VALUES.sub("...", reason)).isascii():
+                shown = f"{without_values} ({shown})"
         super().__init__(
             f"{source or 'row filter'}: {shown}",
             hint="a native subscription stops at this row too; change the filter or the row",
