@@ -92,14 +92,15 @@ def copy_error(
             hint="ALTER ROLE ... BYPASSRLS for the role of source.dsn; the stream of changes "
             "is not subject to row security either",
         )
+    shown = f"SQLSTATE {error.sqlstate}" if masked and error.sqlstate else text
     if error.sqlstate == "55000" and "restricted" in text:
         if table.kind == "p" and "foreign" in text:
             return TableUnreadable(
-                f"{doing}: one of its partitions is a foreign table, which is not read: {text}",
+                f"{doing}: one of its partitions is a foreign table, which is not read: {shown}",
                 hint="publish its other partitions, or detach that one",
             )
-        return TableChanged(f"{doing}: it is no table any more: {text}")
-    altered = f"{doing}: it was altered since the definitions were read: {text}"
+        return TableChanged(f"{doing}: it is no table any more: {shown}")
+    altered = f"{doing}: it was altered since the definitions were read: {shown}"
     if error.sqlstate in ("42P01", "3F000"):
         # Not `TableGone`: the name may be back before anybody has looked at the catalog.
         return TableChanged(altered)
@@ -107,7 +108,6 @@ def copy_error(
         error.sqlstate, detail=error.diag.message_detail, hint=error.diag.message_hint
     )
     if conditions and (too_long or (error.sqlstate or "").startswith(_OF_CONDITIONS)):
-        shown = f"SQLSTATE {error.sqlstate}" if masked else text
         return ConditionError(f"{doing}: the condition on its rows fails: {shown}")
     if error.sqlstate == "42703":
         return TableChanged(altered)
@@ -115,9 +115,9 @@ def copy_error(
     if error.sqlstate in _OF_TABLES and not is_other_file:
         # Elsewhere they are transient, or concern the WAL.
         return TableUnreadable(
-            f"{doing}: {text} (SQLSTATE {error.sqlstate})", hint=_OF_TABLES[error.sqlstate]
+            f"{doing}: {shown} (SQLSTATE {error.sqlstate})", hint=_OF_TABLES[error.sqlstate]
         )
-    found = classify_server_error(error.sqlstate, text, doing=doing)
+    found = classify_server_error(error.sqlstate, shown, doing=doing)
     if isinstance(found, FatalError):
         return TableUnreadable(found.message, hint=found.hint)
     return found

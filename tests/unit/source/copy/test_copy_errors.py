@@ -50,6 +50,26 @@ def test_an_error_of_a_condition_quotes_no_value_of_a_masked_table() -> None:
 
 
 @pytest.mark.parametrize(
+    "kind",
+    [
+        psycopg.errors.InvalidTextRepresentation,
+        psycopg.errors.UndefinedTable,
+        psycopg.errors.UndefinedColumn,
+        psycopg.errors.ConfigurationLimitExceeded,
+        psycopg.errors.ObjectNotInPrerequisiteState,
+        psycopg.errors.DataCorrupted,
+    ],
+)
+def test_no_error_of_a_copy_quotes_a_value_of_a_masked_table(kind: type[psycopg.Error]) -> None:
+    error = kind('restricted: "secret"')
+
+    assert "secret" in copy_error(error, TABLE, conditions=False).message
+    masked = copy_error(error, TABLE, conditions=False, masked=True)
+    assert "secret" not in masked.message
+    assert f"SQLSTATE {error.sqlstate}" in masked.message
+
+
+@pytest.mark.parametrize(
     ("sqlstate", "detail", "hint", "expected"),
     [
         ("53200", None, None, True),
