@@ -44,8 +44,10 @@ class ComparedTable:
         """Whether the rebuilt table does not show which row of the source is meant."""
         return any(name in self.key for name, _ in self.masks)
 
-    def mask(self, names: Sequence[str]) -> RowMask:
-        """Return the mask of the source's rows with the columns `names`."""
+    def mask(self, names: Sequence[str]) -> RowMask | None:
+        """Return the mask of the source's rows with the columns `names`, or None."""
+        if not self.masks:
+            return None
         by_name = {column.name: column for column in self.table.columns}
         columns = [by_name[name] for name in names]
         return row_mask(columns, range(len(columns)), self.masks, self.hash_key)

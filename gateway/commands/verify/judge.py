@@ -57,7 +57,7 @@ class _Table:
         suspects: Keys that are to be read again.
         fault: Reason for which the last round has no result.
         damaged: Whether its topic has records of another writer: no round has a result.
-        masked: Mask of the rows of the source.
+        masked: Mask of the rows of the source, or None.
     """
 
     compared: ComparedTable
@@ -70,7 +70,7 @@ class _Table:
     difference: Difference | None = None
     fault: str | None = None
     damaged: bool = False
-    masked: RowMask = field(init=False)
+    masked: RowMask | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.masked = self.compared.mask(self.columns.names)
@@ -113,11 +113,12 @@ class _Table:
         kinds = [field.dataType for field in self.columns.fields]
         keys = [name in self.key for name in self.columns.names]
         for row in rows:
+            shown = row if self.masked is None else self.masked(row)
             yield tuple(
                 mark(value_text(value.decode(), kind), key=key)
                 if isinstance(value, bytes)
                 else None
-                for value, kind, key in zip(self.masked(row), kinds, keys, strict=True)
+                for value, kind, key in zip(shown, kinds, keys, strict=True)
             )
 
     def key_of(self, row: Row) -> Row:
