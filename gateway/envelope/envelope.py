@@ -24,7 +24,6 @@ from gateway.envelope.encoding.encoders import (
     compile_unchanged_encoder,
 )
 from gateway.envelope.encoding.varint import PIECES, TAILS, encode_long, encode_text
-from gateway.envelope.masking import RowMask
 from gateway.envelope.schema import ColumnLike, KeyKind, NumericMode, describe
 
 __all__ = [
@@ -146,7 +145,6 @@ class EnvelopeEncoder:
         replica_identity: ``d``, ``n``, ``f`` or ``i``: ``source.identity``.
         indexes: For each of `columns`, its position in the tuples.
         numeric: See `gateway.envelope.schema.describe`.
-        mask: Mask of the tuples, whose columns `columns` then describes as they are masked.
 
     Attributes:
         schema: The table as Avro.
@@ -160,7 +158,6 @@ class EnvelopeEncoder:
         encode_unchanged: Tuple -> Avro array of the names of unchanged TOAST columns.
         identity: Names of the replica identity's columns.
         indexes: For each field, the position of its column in the tuples.
-        mask: Mask to apply to a tuple before it is encoded, or None.
         table_part: Encoded fields of ``source`` that describe the table.
 
     Raises:
@@ -177,7 +174,6 @@ class EnvelopeEncoder:
         "identity",
         "indexes",
         "key_schema",
-        "mask",
         "schema",
         "table_part",
         "value_schema",
@@ -194,9 +190,7 @@ class EnvelopeEncoder:
         replica_identity: str,
         indexes: Sequence[int],
         numeric: NumericMode = "decimal",
-        mask: RowMask | None = None,
     ) -> None:
-        self.mask = mask
         schema = describe(table_schema, table_name, columns, key, numeric=numeric)
         self.schema = schema
         self.identity = frozenset(identity)

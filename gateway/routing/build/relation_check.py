@@ -36,20 +36,21 @@ def mismatch_of(
         relation: Relation as announced.
         filters: Row filters of the plan.
         planned: Table of `publish` as it was when the plan was made.
-        now: The same as it is; needed only with masks.
+        now: The same as it is, or None if it was dropped; needed only with masks.
     """
     names = {column.name for column in relation.columns}
     if publish.columns is not None and not names.issuperset(publish.columns):
         return "a column of its column list is gone"
-    masked = {name for name, _ in publish.masks}
-    if not names.issuperset(masked):
-        return "a masked column is gone"
-    before = {column.attnum: column.name for column in planned.columns}
-    if now is not None and reused_name(before, now.columns, masked) is not None:
-        return "another column has the name of a masked one"
+    direct = publish.relation_oid == publish.target_oid == relation.relation_oid
+    if masked := {name for name, _ in publish.masks}:
+        before = {column.attnum: column.name for column in planned.columns}
+        if now is None:
+            if direct and not names.issubset(before.values()):
+                return "it was dropped, and one of its new columns may be a masked one renamed"
+        elif reused_name(before, now.columns, masked) is not None:
+            return "another column has the name of a masked one"
     identity = {column.name for column in relation.columns if column.is_key}
     full = relation.replica_identity is ReplicaIdentity.FULL
-    direct = publish.relation_oid == publish.target_oid == relation.relation_oid
     had = names if planned.replica_identity is ReplicaIdentity.FULL else {*planned.identity}
     for operation, clauses in publish.filters.items():
         read = {name for clause in clauses for name in filters.of(clause).columns}

@@ -30,17 +30,16 @@ class RouteBuilder:
         """Return the encoder of `projection` for tuples with columns `layout`."""
         position = {name: index for index, name in enumerate(layout)}
         indexes = [position[column.name] for column in projection.columns]
-        columns, masks, hash_key = projection.columns, projection.masks, self._settings.hash_key
+        hash_key = self._settings.hash_key
         return EnvelopeEncoder(
             projection.target.schema,
             projection.target.name,
-            masked_columns(columns, masks, hash_key),
+            masked_columns(projection.columns, projection.masks, hash_key),
             key=projection.key,
             identity=projection.identity,
             replica_identity=projection.replica_identity.value,
             indexes=indexes,
             numeric=self._settings.numeric,
-            mask=row_mask(columns, indexes, masks, hash_key) if masks else None,
         )
 
     def target(
@@ -76,21 +75,24 @@ class RouteBuilder:
         layout: Sequence[str],
     ) -> ProjectionRoute:
         """Return the route to `targets` of tuples of `relation` with columns `layout`."""
-        quarantine = None
+        columns, masks, quarantine, mask = projection.columns, projection.masks, None, None
+        if masks:
+            mask = row_mask(columns, encoder.indexes, masks, self._settings.hash_key)
         if self._addresses.errors is not None:
             quarantine = Quarantine(
                 self._addresses.errors,
                 relation,
                 (projection.target.schema, projection.target.name),
-                [(column.name, layout.index(column.name)) for column in projection.columns],
+                [(column.name, layout.index(column.name)) for column in columns],
                 projection.identity,
-                encoder.mask,
+                mask,
             )
         return ProjectionRoute(
             encoder,
             projection.target.oid,
             targets,
             projection.order,
+            mask=mask,
             tombstones=self._settings.tombstones,
             quarantine=quarantine,
         )

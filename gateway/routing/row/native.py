@@ -231,7 +231,7 @@ def _projection(
 ) -> layouts.Projection | None:
     """Return the route as C reads it; None if C lacks a conversion, a canonical form or a mask."""
     encoder = route.encoder
-    if encoder.mask is not None:
+    if route.mask is not None:
         return None
     schema, position = (
         encoder.schema,

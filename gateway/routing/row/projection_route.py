@@ -13,7 +13,7 @@ encoder raises, and the exact size of a record is computed only near the limit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypeAlias, overload
+from typing import Final, TypeAlias
 
 from gateway.core.errors import RecordSizeError, UnfitError
 from gateway.core.lsn import format_lsn
@@ -21,6 +21,7 @@ from gateway.core.records import Header, Record
 from gateway.definitions.model import Operation
 from gateway.envelope.canonical import partition_of
 from gateway.envelope.envelope import EMPTY_ARRAY, EnvelopeEncoder, SourcePrefix
+from gateway.envelope.masking import RowMask
 from gateway.pgoutput.messages import UNCHANGED
 from gateway.routing.row.quarantine import Quarantine, UnfitChange, check_size, check_value
 from gateway.routing.row.targets import Candidates, Row, Target
@@ -85,6 +86,7 @@ class ProjectionRoute:
         targets: Sequence[Target],
         order: CollectionOrder,
         *,
+        mask: RowMask | None,
         tombstones: bool,
         quarantine: Quarantine | None = None,
     ) -> None:
@@ -97,7 +99,7 @@ class ProjectionRoute:
         self.encode_row = encoder.encode_row
         self.encode_old = encoder.encode_old
         self.encode_key = encoder.encode_key
-        self.mask = encoder.mask
+        self.mask = mask
         self.unchanged = encoder.encode_unchanged
         self.value = encoder.value
         # The hash is needed only for topics with several partitions.
@@ -186,8 +188,9 @@ class ProjectionRoute:
                     continue
                 drafts = made.get(action)
                 if drafts is None:
+                    before = None if old is None else self.shown(old)
                     drafts = made[action] = self.draft_update(
-                        action, self.shown(old), full, self.shown(new), lsn, tx
+                        action, before, full, self.shown(new), lsn, tx
                     )
                 self.emit(drafts, target, action, tx, out)
             except UnfitError as error:
@@ -238,13 +241,9 @@ class ProjectionRoute:
         target.counter.others += len(partitions)
         target.counter.truncates += is_reported
 
-    @overload
-    def shown(self, row: Row) -> Row: ...
-    @overload
-    def shown(self, row: Row | None) -> Row | None: ...
-    def shown(self, row: Row | None) -> Row | None:
+    def shown(self, row: Row) -> Row:
         """Return the row as it may leave the gateway."""
-        return row if self.mask is None or row is None else self.mask(row)
+        return row if self.mask is None else self.mask(row)
 
     def draft_update(
         self,
