@@ -6,7 +6,15 @@ Pure. The rules are exactly pgoutput's; `gateway.definitions.membership` impleme
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal
@@ -67,6 +75,7 @@ def make_plan(
     holdable: Callable[[str, Table], bool] = nothing_holdable,
     faults: Mapping[TableId, Fault] = MappingProxyType({}),
     masked: Collection[MaskedBefore] = (),
+    accepted: bool = False,
 ) -> Plan:
     """Combine definitions and catalog into a plan.
 
@@ -84,9 +93,12 @@ def make_plan(
             otherwise the definitions are refused.
         faults: Faults that the catalog does not show; their tables are held in any case.
         masked: Masks of the tables that were published already.
+        accepted: Whether these definitions are in force, and all their tables are in `masked`: a
+            mask that fits no table any more, since an owner has dropped it, is only warned of.
 
     Raises:
-        DefinitionError: there are problems; all results of `find_problems` in one error.
+        DefinitionError: there are problems; all results of `find_problems`, and one for each mask
+            that fits no table, in one error.
         ConfigError: `prefix` is too long for a publication's name.
     """
     members = Membership(catalog)
@@ -110,18 +122,16 @@ def make_plan(
         )
 
     held: dict[TableId, HeldTable] = {}
-    for subscription_name, oid, error in _problems(
-        members, definitions, catalog, missing_identity, masks
-    ):
+    found = list(_problems(members, definitions, catalog, missing_identity, masks))
+    for subscription_name, oid, error in found:
         if holdable(subscription_name, catalog.tables[oid]):
             reason = error.message.partition("\n")[0]
             held.setdefault((subscription_name, oid), hold(subscription_name, oid, Fault(reason)))
     for (subscription_name, oid), fault in faults.items():
         if oid in catalog.tables:
             held.setdefault((subscription_name, oid), hold(subscription_name, oid, fault))
-    problems = find_problems(
-        definitions, catalog, missing_identity=missing_identity, held=held.keys(), masked=masked
-    )
+    unknown = list(masks.unknown(_targets(members, definitions, catalog)))
+    problems = [*(() if accepted else unknown), *_distinct(found, held)]
     if len(problems) == 1:
         raise problems[0]
     if problems:
@@ -165,6 +175,8 @@ def make_plan(
         server_publications=server_publications,
         warnings=(
             *(f"table {schema}.{name} is {why}" for schema, name, why in catalog.missing),
+            *(error.message for error in unknown),
+            *masks.computed(publishes),
             *warnings,
             *reduced,
         ),
@@ -201,25 +213,22 @@ def find_problems(
     catalog: Catalog,
     *,
     missing_identity: MissingIdentity,
-    held: Collection[TableId] = (),
-    masked: Collection[MaskedBefore] = (),
 ) -> list[DefinitionError]:
     """Find all problems for which PostgreSQL would refuse a subscription, or a write at the source.
 
-    Problems of the tables in `held`, by subscription and OID, are left out; `masked` is as for
-    `make_plan`.
-
     Returns:
-        One error per problem, in PostgreSQL's words; and one per mask that cannot be.
+        One error per problem, in PostgreSQL's words; and one per mask that a column cannot have.
     """
-    errors: dict[str, DefinitionError] = {}
-    members, masks = Membership(catalog), PlannedMasks(definitions, catalog, masked)
-    for error in masks.unknown(_targets(members, definitions, catalog)):
-        errors.setdefault(str(error), error)
-    for name, oid, error in _problems(members, definitions, catalog, missing_identity, masks):
-        if (name, oid) not in held:
-            errors.setdefault(str(error), error)
-    return list(errors.values())
+    members, masks = Membership(catalog), PlannedMasks(definitions, catalog, ())
+    return _distinct(_problems(members, definitions, catalog, missing_identity, masks), ())
+
+
+def _distinct(
+    problems: Iterable[tuple[str, int, DefinitionError]], held: Container[TableId]
+) -> list[DefinitionError]:
+    """Return the errors of the tables that are not in `held`, each once."""
+    errors = (error for name, oid, error in problems if (name, oid) not in held)
+    return list({str(error): error for error in errors}.values())
 
 
 def _targets(
@@ -335,8 +344,7 @@ def _publishes(
             columns=columns,
             generated=generated and columns is None,
         )
-        names = [column.name for column in entry.target.columns if publish.publishes(column)]
-        yield replace(publish, masks=masks.on(subscription.name, entry.target, names))
+        yield masks.masked(publish, entry.target)
 
 
 def _filters(members: Membership, entry: Entry, operation: Operation) -> tuple[FilterClause, ...]:

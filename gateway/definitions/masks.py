@@ -1,8 +1,8 @@
 """Masks of columns: the tables that each is for, and the columns that cannot have it. Pure.
 
-A mask must not be lost without notice: it is for the partitions of the tree that it names, stays
-with a table that is renamed and with a partition that is detached, and is refused if it fits no
-table or column.
+A mask must not be lost without notice: it is for the partitions of the tree and for the heirs of
+the table that it names, stays with a table that is renamed and with a partition that is detached,
+and is refused if it fits no table or column.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -24,6 +24,7 @@ from gateway.definitions.model import (
     Masks,
     Publish,
     Table,
+    TableId,
 )
 from gateway.definitions.tables.keys import key_of
 from schemas.settings.masks import Mask, read_mask
@@ -52,7 +53,8 @@ def with_masks(
         defined: Names of all subscriptions of the file.
 
     Raises:
-        ConfigError: a mask names no subscription, or ``hash`` has no key.
+        ConfigError: a mask names no subscription, or one whose tables have no copy, with which
+            their masks are remembered; or ``hash`` has no key.
     """
     for name in masks:
         if not any(name.startswith(f"{subscription}.") for subscription in defined):
@@ -61,11 +63,18 @@ def with_masks(
                 key="columns.masks",
                 hint=f"defined are {', '.join(sorted(defined))}",
             )
-    chosen = {
-        name: read_mask(text)
-        for name, text in masks.items()
-        if any(name.startswith(f"{s.name}.") for s in definitions.subscriptions)
-    }
+    chosen: dict[str, Mask] = {}
+    for name, text in masks.items():
+        owners = [s for s in definitions.subscriptions if name.startswith(f"{s.name}.")]
+        if not all(subscription.copy_data for subscription in owners):
+            raise ConfigError(
+                f"{name!r} is for a subscription with copy_data = false",
+                key="columns.masks",
+                hint="without a copy nothing tells a renamed table or column from a new one: set "
+                "copy_data = true, or leave the column out with a column list",
+            )
+        if owners:
+            chosen[name] = read_mask(text)
     if hashed := [name for name, mask in chosen.items() if mask.kind == "hash"]:
         if hash_key is None:
             raise ConfigError(
@@ -109,41 +118,43 @@ class PlannedMasks:
         self._catalog = catalog
         self._before = before
         self._columns = {(table.subscription, table.oid): table.columns for table in before}
-        self._earlier: dict[int, dict[str, None]] = defaultdict(dict)
+        self._named: dict[TableId, dict[str, Mask]] = {}
+        self._earlier: dict[TableId, dict[str, None]] = defaultdict(dict)
         for table in before:
             for oid in table.relations:
-                self._earlier[oid] |= dict.fromkeys(table.names)
+                self._earlier[table.subscription, oid] |= dict.fromkeys(table.names)
 
     def on(self, subscription: str, table: Table, columns: Collection[str]) -> Masks:
         """Return the masks of those of `columns` that have one."""
-        if not self._masks:
-            return ()
-        named = self._named(subscription, table)
+        named = self._of(subscription, table)
         return tuple(
             (column.name, named[column.name])
             for column in table.columns
-            if column.name in columns and column.name in named
+            if column.name in named and column.name in columns
         )
+
+    def masked(self, publish: Publish, table: Table) -> Publish:
+        """Return `publish` with the masks of its columns; `table` is its target."""
+        if not self._of(publish.subscription, table):
+            return publish
+        names = [column.name for column in table.columns if publish.publishes(column)]
+        return replace(publish, masks=self.on(publish.subscription, table, names))
 
     def masked_as(self, subscription: str, table: Table) -> tuple[str, ...]:
         """Return the names of the tables whose masks `table` has, the nearest last."""
         return tuple(
             name
-            for name in (self._names(table) if self._masks else ())
+            for name in (self._names(subscription, table) if self._masks else ())
             if any(mask.startswith(f"{subscription}.{name}.") for mask in self._masks)
         )
 
     def restored(self, publish: Publish, table: Table) -> Publish:
-        """Return how a relation was published, with its present masks in addition to those."""
-        now = dict(self.on(publish.subscription, table, [c.name for c in table.columns]))
-        before = dict(publish.masks)
-        named = {**before, **now}
-        masks = [
-            (column.name, named[column.name])
-            for column in table.columns
-            if column.name in before or (column.name in now and publish.publishes(column))
-        ]
-        return replace(publish, masks=tuple(masks))
+        """Return how a relation was published, with its present masks in addition to those.
+
+        Those of columns that `table` does not have any more stay: rows can still have them.
+        """
+        masks = dict(publish.masks) | dict(self.masked(publish, table).masks)
+        return replace(publish, masks=tuple(masks.items()))
 
     def unknown(self, targets: Mapping[str, Mapping[int, Table]]) -> Iterator[DefinitionError]:
         """Yield an error for each mask of a table that its subscription does not have.
@@ -155,7 +166,7 @@ class PlannedMasks:
         named = {
             f"{subscription}.{name}."
             for subscription, tables in targets.items()
-            for names in (missing, *map(self._names, tables.values()))
+            for names in (missing, *(self._names(subscription, one) for one in tables.values()))
             for name in names
         }
         named |= {f"{table.subscription}.{name}." for table in self._before for name in table.names}
@@ -172,11 +183,11 @@ class PlannedMasks:
         self, subscription: str, table: Table, columns: Collection[str]
     ) -> Iterator[DefinitionError]:
         """Yield the faults of the masks of a table that is published with `columns`."""
-        if not self._masks:
+        named = self._of(subscription, table)
+        if not named:
             return
         by_name = {column.name: column for column in table.columns}
         key = key_of(table, columns) or ()
-        named = self._named(subscription, table)
         before = self._columns.get((subscription, table.oid), {})
         if (reused := reused_name(before, table.columns, named)) is not None:
             yield DefinitionError(
@@ -194,25 +205,55 @@ class PlannedMasks:
                     hint=hint,
                 )
 
-    def _named(self, subscription: str, table: Table) -> dict[str, Mask]:
-        """Return the masks by column, also for absent columns; the nearest name counts."""
-        found: dict[str, Mask] = {}
-        for name in self._names(table):
-            prefix = f"{subscription}.{name}."
-            found |= {
-                column.removeprefix(prefix): mask
-                for column, mask in self._masks.items()
-                if column.startswith(prefix)
-            }
+    def computed(self, publishes: Iterable[Publish]) -> Iterator[str]:
+        """Yield a warning for each published column that may show a masked one's values."""
+        seen: set[TableId] = set()
+        for publish in publishes if self._masks else ():
+            table_id = (publish.subscription, publish.target_oid)
+            table = self._catalog.tables[publish.target_oid]
+            if table_id in seen or not (named := self._of(publish.subscription, table)):
+                continue
+            seen.add(table_id)
+            for column in table.columns:
+                if column.generated and publish.publishes(column) and column.name not in named:
+                    yield (
+                        f'column "{column.name}" of table "{table}" has no mask for subscription '
+                        f'"{publish.subscription}": PostgreSQL computes it from other columns, '
+                        "perhaps from masked ones"
+                    )
+
+    def _of(self, subscription: str, table: Table) -> Mapping[str, Mask]:
+        """Return the masks by column, also for absent columns; that of the nearest name counts."""
+        if not self._masks:
+            return {}
+        found = self._named.get((subscription, table.oid))
+        if found is None:
+            found = self._named[subscription, table.oid] = {}
+            for name in self._names(subscription, table):
+                prefix = f"{subscription}.{name}."
+                found |= {
+                    column.removeprefix(prefix): mask
+                    for column, mask in self._masks.items()
+                    if column.startswith(prefix)
+                }
         return found
 
-    def _names(self, table: Table) -> Collection[str]:
-        """Return present and earlier names of a table and of its ancestors, the nearest last."""
+    def _names(self, subscription: str, table: Table) -> Collection[str]:
+        """Return the names of a table and of those above it, the nearest last.
+
+        Names of earlier come first: their masks are for columns that have none by a present name.
+        """
+        family = dict.fromkeys((table.oid, *table.ancestors))
+        above = list(family)
+        while above:
+            more = (p for oid in above for p in self._catalog.parents.get(oid, ()))
+            above = [oid for oid in dict.fromkeys(more) if oid not in family]
+            family |= dict.fromkeys(above)
         names: dict[str, None] = {}
-        for oid in (*reversed(table.ancestors), table.oid):
-            names |= self._earlier.get(oid, {})
-            names[str(self._catalog.tables.get(oid, table))] = None
-        return names
+        for oid in reversed(family):
+            names |= self._earlier.get((subscription, oid), {})
+        present = [str(self._catalog.tables.get(oid, table)) for oid in reversed(family)]
+        return [*(name for name in names if name not in present), *dict.fromkeys(present)]
 
 
 def reused_name(

@@ -264,6 +264,8 @@ class Catalog:
             exist under this name.
         broken: Errors, by publication and OID, of tables that were published and are therefore not
             in `publications`.
+        parents: OIDs of the tables from which a table inherits that is no partition, by its OID;
+            read only where there are masks.
     """
 
     tables: Mapping[int, Table]
@@ -271,6 +273,7 @@ class Catalog:
     publishes_generated: bool = False
     missing: tuple[tuple[str, str, str], ...] = ()
     broken: Mapping[tuple[str, int], DefinitionError] = field(default_factory=dict)
+    parents: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,9 +76,6 @@ def describe(plan: Plan, copy: TableCopy) -> str:
             if (publish.subscription, publish.target_oid) == (copy.subscription, table.oid)
         ),
     }
-    if table.ancestors:
-        above = [plan.tables[oid] for oid in reversed(table.ancestors) if oid in plan.tables]
-        description["trees"] = [str(tree) for tree in above]
     if copy.masked_as:
         description["masked_as"] = copy.masked_as
         description["masked"] = [(c.attnum, c.name) for c in table.columns if c.name in masked]
@@ -176,8 +173,8 @@ def description_fault(text: str) -> str | None:
     state = CopyState("", "", "", "ready", oid=1, taken=text)
     try:
         table, publishes = _read(state)
-        key_of_text = json.loads(text)["key"]
-        masked = masked_before([state])
+        description = json.loads(text)
+        key_of_text, masked = description["key"], _masked(state, description)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         return f"{type(error).__name__}: {error}"[:200]
     oids = [publish.relation_oid for publish in publishes]
@@ -185,9 +182,8 @@ def description_fault(text: str) -> str | None:
     numbers += [column.type_oid for column in table.columns]
     names = [column.name for column in table.columns]
     names += [*table.identity, *table.primary_key, *(key_of_text or ())]
-    for one in masked:
-        numbers += one.columns
-        names += [*one.names, *one.columns.values()]
+    numbers += masked.columns
+    names += [*masked.names, *masked.columns.values()]
     if not all(type(number) is int for number in numbers):
         return "an OID that is no number"
     if not all(type(name) is str for name in names):
@@ -245,19 +241,21 @@ def known_tables(states: Iterable[CopyState]) -> dict[tuple[str, str], int]:
 
 
 def masked_before(states: Iterable[CopyState]) -> list[MaskedBefore]:
-    """Return the masks of the tables that were published, those of held tables among them.
+    """Return the masks of the tables that had some, those of held tables among them."""
+    described = ((state, json.loads(state.taken)) for state in states if state.taken)
+    return [_masked(state, found) for state, found in described if "masked_as" in found]
 
-    A partition could have had those of the trees above it.
-    """
-    found = []
-    for state in states:
-        if state.taken:
-            description = json.loads(state.taken)
-            relations = relations_of(state.taken) | {state.oid}
-            names = (*description.get("trees", ()), *description.get("masked_as", ()))
-            columns = dict(description.get("masked", ()))
-            found.append(MaskedBefore(state.subscription, state.oid, relations, names, columns))
-    return found
+
+def _masked(state: CopyState, description: Mapping[str, Any]) -> MaskedBefore:
+    """Return the masks in the description of a state."""
+    relations = {oid for item in description["publishes"] for oid in _relations(item)}
+    return MaskedBefore(
+        state.subscription,
+        state.oid,
+        frozenset({state.oid, *relations}),
+        tuple(description.get("masked_as", ())),
+        dict(description.get("masked", ())),
+    )
 
 
 def recall(

@@ -179,6 +179,10 @@ def _vetted(
         key = (subscription, table.schema, table.name)
         return holds and (key in published or not listed.has(subscription, table))
 
+    masked = masked_before(states) if definitions.masks else ()
+    # A table whose description is lost could have got another name: then none may be unknown.
+    described = all(s.taken for s in states if s.state not in ("held", "missing"))
+    streamed = watermark is not None and watermark.end_lsn != ZERO_LSN
     found = dict(faults)
     while True:
         plan = make_plan(
@@ -188,7 +192,8 @@ def _vetted(
             faults=found,
             prefix=settings.source.slot,
             missing_identity=settings.definitions.missing_identity,
-            masked=masked_before(states) if definitions.masks else (),
+            masked=masked,
+            accepted=same and streamed and described,
         )
         noticed = find_faults(settings, connection, plan, states, rights=rights) if holds else {}
         more = {
@@ -228,8 +233,15 @@ def recalled_plan(
         and definitions.fingerprint == watermark.definitions,
         exactly=reports_ddl,
     )
+    if not definitions.masks:
+        return recalled
     masks = PlannedMasks(definitions, Catalog(recalled.tables, {}), masked_before(states))
-    publishes = (masks.restored(p, recalled.tables[p.target_oid]) for p in recalled.publishes)
+    publishes = (
+        masks.restored(p, recalled.tables[p.target_oid])
+        if (p.subscription, p.relation_oid) in recalled.earlier
+        else p
+        for p in recalled.publishes
+    )
     return replace(recalled, publishes=tuple(publishes))
 
 

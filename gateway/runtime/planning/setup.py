@@ -252,7 +252,7 @@ def published_before(
         watermark = recovered.watermark
         if watermark is not None:
             watermark = replace(watermark, copies=released(watermark.copies, recovered.requests))
-    if refused is not None and (watermark is None or not watermark.copies):
+    if refused is not None and watermark is None:
         raise refused
     return watermark
 

@@ -91,6 +91,7 @@ def plan_of(
     key: str = KEY,
     states: Iterable[CopyState] = (),
     faults: Mapping[TableId, Fault] | None = None,
+    accepted: bool = False,
 ) -> Plan:
     return make_plan(
         definitions(masks, key),
@@ -99,6 +100,7 @@ def plan_of(
         missing_identity="refuse",
         masked=masked_before(states),
         faults=faults or {},
+        accepted=accepted,
     )
 
 
@@ -177,16 +179,105 @@ def test_a_mask_stays_with_a_table_that_is_held_when_it_gets_another_name() -> N
     assert masks_of(plan_of(masks, alone, states=states)) == {"mail": "hash"}
 
 
-def test_a_new_mask_of_a_tree_is_for_the_last_rows_of_a_partition_that_was_dropped() -> None:
-    states = copy_states(plan_of({}, everything(ROOT, LEAF)), (), reconcile=True)
-    masks = {"s.public.events.mail": "null"}
-    plan = plan_of(masks, everything(replace(ROOT, leaves=())), states=states)
+def test_a_dropped_table_keeps_the_mask_of_a_column_that_was_renamed_before() -> None:
+    masks = {"s.public.t.mail": "null"}
+    (publish,) = (p for p in plan_of(masks).publishes if p.subscription == "s")
+    now = replace(TABLE, columns=(*COLUMNS[:2], replace(COLUMNS[2], name="mail_old")))
 
-    recalled = recall(plan, states, existing={ROOT.oid})
-    now = PlannedMasks(definitions(masks), Catalog(recalled.tables, {}), masked_before(states))
+    restored = PlannedMasks(definitions(masks), catalog(now), ()).restored(publish, now)
 
-    (publish,) = recalled.publishes
-    assert now.restored(publish, recalled.tables[1]).masks == (("mail", Mask("null")),)
+    assert restored.masks == (("mail", Mask("null")),)
+
+
+def test_a_mask_by_the_present_name_counts_more_than_one_by_an_earlier_name() -> None:
+    masks = {"s.public.a.mail": "hash", "s.public.b.mail": "truncate(50)"}
+    other = replace(TABLE, oid=2)
+    states: tuple[CopyState, ...] = ()
+
+    for name, others in (("a", "b"), ("b", "a"), ("a", "b"), ("a", "b")):
+        of = everything(replace(TABLE, name=name), replace(other, name=others))
+        plan = plan_of(masks, of, states=states)
+        states = copy_states(plan, states, reconcile=True)
+
+        assert masks_of(plan) == {"mail": masks[f"s.public.{name}.mail"]}
+        assert masks_of(plan, oid=2) == {"mail": masks[f"s.public.{others}.mail"]}
+
+
+def test_an_earlier_name_counts_for_the_subscription_that_published_it() -> None:
+    masks = {"s.public.events.born": "null", "few.public.events.born": "null"}
+    born = (*COLUMNS, column("born", 4, 25, "text"))
+    root = replace(ROOT, columns=born, leaves=(2,))
+    of_few = Publication(
+        "q", ALL_OPERATIONS, False, False, (), (PublishedRelation(9, None, None, None),)
+    )
+    of = everything(root, replace(LEAF, columns=born), replace(LEAF, oid=2, columns=born, name="u"))
+    of = replace(of, publications={**of.publications, "q": of_few})
+    states = copy_states(plan_of(masks, of), (), reconcile=True)
+    of_s = [state for state in states if state.subscription == "s"]
+
+    alone = everything(TABLE)
+    table = Publication(
+        "q", ALL_OPERATIONS, False, False, (), (PublishedRelation(1, None, None, None),)
+    )
+    alone = replace(alone, publications={**alone.publications, "q": table})
+    found = PlannedMasks(definitions(masks), alone, masked_before(of_s))
+
+    assert found.masked_as("s", TABLE) == ("public.events",)
+    assert found.masked_as("few", TABLE) == ()
+
+
+@pytest.mark.parametrize("direct", [True, False], ids=["child", "grandchild"])
+def test_a_mask_is_for_the_tables_that_inherit(direct: bool) -> None:
+    masks = {"s.public.t.mail": "null", "s.public.vip.name": "hash"}
+    middle, heir = replace(TABLE, oid=2, name="middle"), replace(TABLE, oid=3, name="vip")
+    parents = {3: (1,)} if direct else {2: (1,), 3: (2,)}
+    of = replace(everything(TABLE, middle, heir), parents=parents)
+    plan = plan_of(masks, of)
+    states = copy_states(plan, (), reconcile=True)
+
+    assert masks_of(plan, oid=3) == {"name": "hash", "mail": "null"}
+    assert masks_of(plan, oid=2) == ({} if direct else {"mail": "null"})
+    alone = plan_of(masks, everything(TABLE, middle, heir), states=states)
+    assert masks_of(alone, oid=3) == {"name": "hash", "mail": "null"}
+
+
+def test_a_generated_column_of_a_masked_table_is_warned_of() -> None:
+    lower = replace(column("mail_lower", 4, 25, "text"), generated="s")
+    of = catalog(replace(TABLE, columns=(*COLUMNS, lower)))
+    generated = {n: replace(p, generated=True) for n, p in of.publications.items()}
+    of = replace(of, publications=generated, publishes_generated=True)
+    shown = 'column "mail_lower" of table "public.t" has no mask for subscription "s": '
+
+    warned = plan_of({"s.public.t.mail": "null"}, of).warnings
+
+    assert [warning.startswith(shown) for warning in warned] == [True]
+    assert plan_of({}, of).warnings == ()
+    masks = {"s.public.t.mail": "null", "s.public.t.mail_lower": "hash"}
+    assert plan_of(masks, of).warnings == ()
+
+
+def test_a_table_that_its_owner_drops_stops_no_other() -> None:
+    masks = {"s.public.t.mail": "null"}
+    left = everything(replace(TABLE, oid=2, name="other"))
+
+    plan = plan_of(masks, left, accepted=True)
+
+    assert masks_of(plan, oid=2) == {}
+    assert [warning.partition(" is for")[0] for warning in plan.warnings] == [
+        "the mask of s.public.t.mail"
+    ]
+    with pytest.raises(DefinitionError, match=r"the mask of s\.public\.t\.mail is for a table"):
+        plan_of(masks, left)
+
+
+def test_a_mask_needs_a_copy() -> None:
+    text = TEXT.replace("PUBLICATION q;", "PUBLICATION q WITH (copy_data = false);")
+    parsed = parse_definitions(text)
+    assert text != TEXT
+
+    with pytest.raises(ConfigError, match=r"'few\.public\.t\.name' is .* copy_data = false"):
+        with_masks(parsed, {"few.public.t.name": "null"}, None, defined=["s", "few"])
+    assert with_masks(parsed, {"s.public.t.name": "null"}, None, defined=["s", "few"]).masks
 
 
 def test_a_masked_column_whose_name_another_has_now_needs_a_mask() -> None:
@@ -198,7 +289,7 @@ def test_a_masked_column_whose_name_another_has_now_needs_a_mask() -> None:
     held = plan_of(masks, now, states=states, faults={("s", 1): Fault("no right")})
 
     for known in (states, copy_states(held, states, reconcile=True)):
-        with pytest.raises(DefinitionError, match='"mail_old" .* no mask .* masked as "mail"'):
+        with pytest.raises(DefinitionError, match=r'"mail_old" .* no mask .* masked as "mail"'):
             plan_of(masks, now, states=known)
         both = plan_of({**masks, "s.public.t.mail_old": "hash"}, now, states=known)
         assert masks_of(both) == {"mail_old": "hash", "mail": "null"}
