@@ -97,6 +97,62 @@ def test_last_rows_of_a_dropped_table_are_hashed_when_the_key_is_gone(
 
 
 @pytest.mark.usefixtures("key_file")
+def test_a_masked_table_that_its_owner_drops_stops_no_start(
+    scene: MakeScene, source: Connection
+) -> None:
+    s = scene("CREATE PUBLICATION p FOR ALL TABLES; "
+              "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;")  # fmt: skip
+    named = f"{s.slot}.public.notes.body"
+    s.project.extra = {**s.project.extra, "columns": {"masks": {named: "hash"}}}
+    s.run_to(current_lsn(source))
+
+    source.execute(b"DROP TABLE notes")
+    for n in (1, 2, 3):
+        source.execute(b"INSERT INTO bag VALUES ('x', %s)", (n,))
+        s.run_to(current_lsn(source))
+    checked = s.cli("check")
+    other = {named: "hash", f"{s.slot}.public.bag.secret": "hash"}
+    s.project.extra = {**s.project.extra, "columns": {"masks": other}}
+    refused = s.cli("run", "--endpos", current_lsn(source))
+
+    assert s.rebuilt("bag") == [("x", 1), ("x", 2), ("x", 3)]
+    warning = f"the mask of {named} is for a table that its subscription does not have"
+    assert warning in checked.out
+    assert checked.code == 0, checked.out
+    assert refused.code == 1
+    assert warning in refused.err
+
+
+@pytest.mark.usefixtures("key_file")
+@pytest.mark.parametrize("tables", ["TABLE notes", "ALL TABLES"])
+def test_tables_that_inherit_from_a_masked_table_are_masked(
+    scene: MakeScene, source: Connection, kafka: str, registry: str, tables: str
+) -> None:
+    s = scene(f"CREATE PUBLICATION p FOR {tables} WITH (publish = 'insert'); "
+              "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;")  # fmt: skip
+    masks_of_notes = {f"{s.slot}.public.notes.body": "hash"}
+    s.project.extra = {**s.project.extra, "columns": {"masks": masks_of_notes}}
+    s.run_to(current_lsn(source))
+
+    source.execute(
+        b"CREATE TABLE lives () INHERITS (notes); CREATE TABLE long_lives () INHERITS (lives);"
+        b"INSERT INTO lives VALUES ('1', 'life-secret', 1)"
+    )
+    s.run_to(current_lsn(source))
+    source.execute(
+        b"INSERT INTO long_lives VALUES ('2', 'life-secret', 2);"
+        b"ALTER TABLE lives NO INHERIT notes; INSERT INTO lives VALUES ('3', 'life-secret', 3)"
+    )
+    s.run_to(current_lsn(source))
+
+    rows = [record.value["after"] for record in s.read("lives") if record.value]
+    assert {row["body"] for row in rows if row} == {hashed("life-secret")}
+    rows = [record.value["after"] for record in s.read("long_lives") if record.value]
+    assert {row["body"] for row in rows if row} == {hashed("life-secret")}
+    assert_hidden(written(kafka, registry, s.slot))
+
+
+@pytest.mark.usefixtures("key_file")
 def test_a_table_is_held_when_another_column_has_the_name_of_a_masked_one(
     scene: MakeScene, source: Connection, kafka: str, registry: str
 ) -> None:
