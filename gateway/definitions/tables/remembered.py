@@ -93,7 +93,12 @@ def describe_masks(names: Sequence[str], before: str) -> str:
         return ""
     relations = sorted(relations_of(before)) if before else []
     masked = json.loads(before).get("masked", []) if before else []
-    nothing = {"operations": [], "filters": {}, "columns": None, "generated": False}
+    nothing: dict[str, object] = {
+        "operations": [],
+        "filters": {},
+        "columns": None,
+        "generated": False,
+    }
     return _written(
         {
             "key": None,

@@ -264,7 +264,8 @@ def test_a_table_that_its_owner_drops_stops_no_other() -> None:
 
     assert masks_of(plan, oid=2) == {}
     assert [warning.partition(" is for")[0] for warning in plan.warnings] == [
-        "the mask of s.public.t.mail"
+        "the mask of s.public.t.mail",
+        'subscription "few" has no tables',
     ]
     with pytest.raises(DefinitionError, match=r"the mask of s\.public\.t\.mail is for a table"):
         plan_of(masks, left)

@@ -52,7 +52,6 @@ def test_an_error_of_a_condition_quotes_no_value_of_a_masked_table() -> None:
 @pytest.mark.parametrize(
     "kind",
     [
-        psycopg.errors.InvalidTextRepresentation,
         psycopg.errors.UndefinedTable,
         psycopg.errors.UndefinedColumn,
         psycopg.errors.ConfigurationLimitExceeded,
