@@ -133,7 +133,8 @@ def test_no_error_quotes_a_masked_column_that_is_not_published(
 ) -> None:
     s = scene(
         "CREATE PUBLICATION p FOR TABLE notes (id, n)"
-        "  WHERE (array_length(parse_ident(body), 1) > 0) WITH (publish = 'insert'); CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;",
+        "  WHERE (array_length(parse_ident(body), 1) > 0) WITH (publish = 'insert');"
+        "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;",
         on_error={"filter": "quarantine"},
     )
     masks_of_notes = {f"{s.slot}.public.notes.body": "hash"}
