@@ -10,7 +10,6 @@ from collections.abc import (
     Callable,
     Collection,
     Container,
-    Iterable,
     Iterator,
     Mapping,
     Sequence,
@@ -122,8 +121,9 @@ def make_plan(
         )
 
     held: dict[TableId, HeldTable] = {}
-    found = list(_problems(members, definitions, catalog, missing_identity, masks))
-    for subscription_name, oid, error in found:
+    for subscription_name, oid, error in _problems(
+        members, definitions, catalog, missing_identity, masks
+    ):
         if holdable(subscription_name, catalog.tables[oid]):
             reason = error.message.partition("\n")[0]
             held.setdefault((subscription_name, oid), hold(subscription_name, oid, Fault(reason)))
@@ -131,7 +131,12 @@ def make_plan(
         if oid in catalog.tables:
             held.setdefault((subscription_name, oid), hold(subscription_name, oid, fault))
     unknown = list(masks.unknown(_targets(members, definitions, catalog)))
-    problems = [*(() if accepted else unknown), *_distinct(found, held)]
+    problems = [
+        *(() if accepted else unknown),
+        *find_problems(
+            definitions, catalog, missing_identity=missing_identity, held=held, masks=masks
+        ),
+    ]
     if len(problems) == 1:
         raise problems[0]
     if problems:
@@ -213,20 +218,19 @@ def find_problems(
     catalog: Catalog,
     *,
     missing_identity: MissingIdentity,
+    held: Container[TableId] = (),
+    masks: PlannedMasks | None = None,
 ) -> list[DefinitionError]:
     """Find all problems for which PostgreSQL would refuse a subscription, or a write at the source.
+
+    Problems of the tables in `held`, by subscription and OID, are left out.
 
     Returns:
         One error per problem, in PostgreSQL's words; and one per mask that a column cannot have.
     """
-    members, masks = Membership(catalog), PlannedMasks(definitions, catalog, ())
-    return _distinct(_problems(members, definitions, catalog, missing_identity, masks), ())
-
-
-def _distinct(
-    problems: Iterable[tuple[str, int, DefinitionError]], held: Container[TableId]
-) -> list[DefinitionError]:
-    """Return the errors of the tables that are not in `held`, each once."""
+    masks = PlannedMasks(definitions, catalog, ()) if masks is None else masks
+    members = Membership(catalog)
+    problems = _problems(members, definitions, catalog, missing_identity, masks)
     errors = (error for name, oid, error in problems if (name, oid) not in held)
     return list({str(error): error for error in errors}.values())
 
