@@ -1,8 +1,8 @@
 """Masks of columns: the tables that each is for, and the columns that cannot have it. Pure.
 
-A mask must not be lost without notice: it is for the partitions of the tree and for the heirs of
-the table that it names, stays with a table that is renamed and with a partition that is detached,
-and is refused if it fits no table or column.
+A mask must not be lost without notice: it is for the partitions and child tables of the table that
+it names, stays with a table that is renamed and with a partition that is detached, and is refused
+if it fits no table or column.
 """
 
 from __future__ import annotations
