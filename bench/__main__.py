@@ -34,7 +34,7 @@ def main() -> int:
             run(arguments.table_rows, arguments.only)
         if arguments.only == "fresh":
             names = arguments.load or tuple(fresh.CASES)
-            fresh.run(names, arguments.against, profile=arguments.profile)
+            fresh.run(names, arguments.against, profile=arguments.profile, spark=arguments.spark)
         if arguments.only == "feed":
             feed.run(arguments.rows)
         if arguments.only == "groups":
@@ -98,6 +98,13 @@ def _parser() -> argparse.ArgumentParser:
         "--profile",
         action="store_true",
         help="for `fresh`: record where the time goes, which takes a JDK",
+    )
+    parser.add_argument(
+        "--spark",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="for `fresh`: a setting of the job's Spark",
     )
     parser.add_argument(
         "--table-rows",

@@ -86,6 +86,7 @@ CASES: Final[Mapping[str, Sequence[Case]]] = {
     "one": (Case(1, 1, 500, warm_s=0), Case(1, 1, 500)),
     "twenty": (Case(20, 20, 500, warm_s=0), Case(20, 20, 500), Case(20, 20, 5_000)),
     "many": (Case(500, 0, 0, warm_s=0), Case(500, 100, 500)),
+    "medium": (Case(20, 20, 500, 100_000),),
     "large": (Case(1, 1, 500, 5_000_000),),
 }
 """Those of one name have tables of the same size, and are measured one after the other, with one
@@ -97,6 +98,7 @@ def run(
     against: Path | None = None,
     *,
     profile: bool = False,
+    spark: Sequence[str] = (),
 ) -> None:
     """Measure and print.
 
@@ -104,13 +106,14 @@ def run(
         names: Which of `CASES` to measure.
         against: Root of another checkout, set up, which is measured first each time.
         profile: Whether it is recorded where the time goes, which costs some.
+        spark: Settings of the job's Spark, as ``name=value``.
     """
     print(f"\n{os.cpu_count()} CPUs, load average {os.getloadavg()[0]:.1f}; seconds")
     for group in (CASES[name] for name in names):
         for root in filter(None, (against, _ROOT)):
             name = "before" if root == against else "now"
             tables, rows = group[0].tables, group[0].rows
-            with _running(root, tables, rows) as scene:
+            with _running(root, tables, rows, spark) as scene:
                 print(
                     f"{name:7}{tables} x {rows:,} rows: first state"
                     f" {scene.first_state_s:.0f} s after the start",
@@ -270,7 +273,7 @@ def _resident(pid: int) -> int:
 
 
 @contextmanager
-def _running(root: Path, tables: int, rows: int) -> Iterator[_Scene]:
+def _running(root: Path, tables: int, rows: int, spark: Sequence[str]) -> Iterator[_Scene]:
     """Servers, a gateway and a job of a checkout, with tables that are complete."""
     server, kafka, registry = EmbeddedPostgres(18), EmbeddedKafka(), EmbeddedRegistry()
     with ExitStack() as stack:
@@ -281,7 +284,7 @@ def _running(root: Path, tables: int, rows: int) -> Iterator[_Scene]:
             part.start()
         with server.connect() as connection:
             _make(connection, tables, rows)
-        config = _configure(folder, server, kafka, registry, tables)
+        config = _configure(folder, server, kafka, registry, tables, spark)
         began = time.monotonic()
         pids = {}
         for name, command in (("gateway", "run"), ("job", "consume")):
@@ -340,6 +343,7 @@ def _configure(
     kafka: EmbeddedKafka,
     registry: EmbeddedRegistry,
     tables: int,
+    spark: Sequence[str],
 ) -> Path:
     listed = ", ".join(f"t{number}" for number in range(tables))
     (folder / "replication.sql").write_text(
@@ -357,7 +361,10 @@ def _configure(
             "trigger_interval_s": 1,
             "metrics_listen": f"127.0.0.1:{free_port()}",
         },
-        "consumer.spark": {"spark.local.dir": str(folder / "spark")},
+        "consumer.spark": {
+            "spark.local.dir": str(folder / "spark"),
+            **dict(one.split("=", 1) for one in spark),
+        },
     }
     config = folder / "pgsluice.toml"
     config.write_text(

@@ -23,6 +23,7 @@ from gateway.definitions.model import (
     Column,
     Element,
     FilterClause,
+    Masks,
     Operation,
     Plan,
     Publish,
@@ -34,6 +35,7 @@ from gateway.routing import Router, RoutingSettings
 from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.routing.row.native import why_not_built
 from gateway.transactions import Assembler, Event, Series, Transaction
+from schemas.settings.masks import Mask
 from schemas.settings.tables import TypeMode, TypesTable
 
 __all__ = ["run"]
@@ -58,6 +60,8 @@ def run() -> None:
     frames = _load(COLUMNS, make_rows(), 1_000)
     _report("7 columns, a filter that passes 10 %", _router(COLUMNS, "(quantity < 100)"), frames)
     _report("7 columns, a filter that passes none", _router(COLUMNS, "(quantity < 0)"), frames)
+    masks = (("name", Mask("hash")), ("note", Mask("null")))
+    _report("7 columns, one hashed, one null", _router(COLUMNS, None, masks), frames)
     wide = [("id", 20, -1, "bigint"), *((f"c{n}", 25, -1, "text") for n in range(49))]
     rows = [(b"%d" % n, *(b"value %d" % (n * c) for c in range(49))) for n in range(1000)]
     _report("50 columns, transactions of 1,000", _router(wide, None), _load(wide, rows, 1_000))
@@ -69,7 +73,7 @@ def run() -> None:
     for mode in modes:
         types = TypesTable(arrays=mode)
         title = f"20 columns, five of them arrays ({mode})"
-        _report(title, _router(lists, None, types), _load(lists, rows, 1_000))
+        _report(title, _router(lists, None, types=types), _load(lists, rows, 1_000))
 
 
 def _report(title: str, make: Any, frames: Sequence[bytes]) -> None:
@@ -111,6 +115,7 @@ def _route(router: Router, event: Event) -> None:
 def _router(
     columns: Sequence[tuple[str, int, int, str]],
     where: str | None,
+    masks: Masks = (),
     types: TypesTable = _TYPES,
 ) -> Any:
     described = tuple(
@@ -130,11 +135,12 @@ def _router(
     plan = Plan(
         {_OID: table},
         (SubscriptionDefinition("s", ("p",)),),
-        (Publish("s", _OID, _OID, ALL_OPERATIONS, filters, None),),
+        (Publish("s", _OID, _OID, ALL_OPERATIONS, filters, None, masks=masks),),
         (),
         (),
     )
-    settings = RoutingSettings("bench", "bench", "1", {"s.public.orders": 1}, types=types)
+    topics = {"s.public.orders": 1}
+    settings = RoutingSettings("bench", "bench", "1", topics, types=types, hash_key=b"k" * 32)
 
     def make() -> Router:
         return Router(RelationRoutes(plan, settings, FixedCatalog(), OneId()), settings)

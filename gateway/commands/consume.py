@@ -76,7 +76,7 @@ def known_subscriptions(settings: Settings, subscriptions: Sequence[str]) -> Seq
     Raises:
         ConfigError: one of them is not defined.
     """
-    known = [s.name for s in read_definitions(settings).subscriptions]
+    known = [s.name for s in read_definitions(settings, masks=False).subscriptions]
     key = "--subscription" if subscriptions else "consumer.subscriptions"
     subscriptions = subscriptions or settings.consumer.subscriptions
     for name in subscriptions:

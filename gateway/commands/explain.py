@@ -308,6 +308,8 @@ def _verdict(
     if unpublished:
         parts.append(f"does not publish {', '.join(unpublished)}")
     yield f"  {publish.subscription}: {'; '.join(parts)}"
+    if publish.masks:
+        yield f"    masked: {', '.join(f'{name} ({mask})' for name, mask in publish.masks)}"
     if not answers:
         yield "    no row filter"
     for clause, answer in answers.items():

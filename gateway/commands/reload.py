@@ -10,9 +10,10 @@ from gateway.commands.asking import ask, reads_slot
 from gateway.commands.schemas import CollectedSchemas, routes_of
 from gateway.config import Settings
 from gateway.core.display import say
-from gateway.core.errors import FatalError, SlotError, TransientError
+from gateway.core.errors import ConfigError, FatalError, SlotError, TransientError
 from gateway.core.watermark import Refusal, Watermark
 from gateway.definitions.changes import copy_states
+from gateway.definitions.masks import have_same_masks
 from gateway.definitions.model import Definitions, Plan
 from gateway.monitor.health import refused
 from gateway.runtime.planning.plan import read_definitions, read_plan
@@ -31,6 +32,7 @@ def reload(settings: Settings, *, timeout_s: float) -> int:
     Raises:
         DefinitionError, FilterError, ...: the definitions are refused, as by `check`; the gateway
             is not asked.
+        ConfigError: masks have changed, which a gateway reads when it starts.
         FatalError: the gateway refuses them, with the reason.
         SlotError: no gateway runs, or it has ended meanwhile. The next `run` adopts the definitions
             by itself.
@@ -41,6 +43,14 @@ def reload(settings: Settings, *, timeout_s: float) -> int:
         facts = server_facts(connection)
         identity = slot_identity(facts, settings)
         known = read_progress(settings.kafka, settings.topics.progress, identity).watermark
+        in_force = "" if known is None else known.definitions
+        if in_force and not have_same_masks(in_force, definitions.fingerprint):
+            raise ConfigError(
+                "differ from those in force",
+                key="columns.masks",
+                hint="settings are read at a start: restart the gateway, which puts a changed "
+                "definitions file into force, too",
+            )
         plan = read_plan(settings, connection, definitions, known)
         if settings.definitions.on_table_error == "hold":
             # The gateway holds these tables as well, so that nobody waits for their copies.

@@ -100,7 +100,9 @@ def drop(settings: Settings, *, force: bool = False, system_identifier: str | No
 def _replace_server(settings: Settings, facts: ServerFacts, system_identifier: str) -> int:
     other = replace(facts, system_identifier=system_identifier)
     known = _watermark(settings, other)
-    names = [subscription.name for subscription in read_definitions(settings).subscriptions]
+    names = [
+        subscription.name for subscription in read_definitions(settings, masks=False).subscriptions
+    ]
     with Registry(settings.registry) as registry:
         left = slot_identity(other, settings).key
         owners = {

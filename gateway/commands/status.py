@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,6 +13,7 @@ from gateway.config import Settings
 from gateway.core.display import say
 from gateway.core.errors import AccessError, GatewayError, TransientError
 from gateway.core.lsn import ZERO_LSN, Lsn, format_lsn
+from gateway.definitions.masks import without_masks
 from gateway.definitions.model import Definitions
 from gateway.definitions.server import SUFFIXES
 from gateway.monitor.status import KAFKA, SOURCE, Severity, Status, TableStatus, tables_of
@@ -96,16 +98,26 @@ def read_status(settings: Settings) -> Status:
         denied={e.message: e.hint or "" for e in errors if isinstance(e, AccessError)},
         muted={} if file is None else _muted(settings, file),
         publications=source.publications if source is not None and forgotten else (),
-        file_differs=file is not None and not forgotten and in_force not in ("", file.fingerprint),
+        file_differs=file is not None and not forgotten and _differs(settings, file, in_force),
     )
 
 
 def _read_file(settings: Settings) -> Definitions | None:
-    """Return the definitions in the file; None if it cannot be read."""
-    try:
-        return read_definitions(settings)
-    except GatewayError:
-        return None
+    """Return the definitions in the file, without masks if their key is missing.
+
+    None if they cannot be read.
+    """
+    for masks in (True, False):
+        with suppress(GatewayError):
+            return read_definitions(settings, masks=masks)
+    return None
+
+
+def _differs(settings: Settings, file: Definitions, in_force: str) -> bool:
+    """Whether the file is another than that of the fingerprint `in_force`, as far as is known."""
+    if settings.columns.masks and not file.masks:
+        in_force = without_masks(in_force)
+    return in_force not in ("", file.fingerprint)
 
 
 def _muted(settings: Settings, definitions: Definitions) -> dict[str, str]:

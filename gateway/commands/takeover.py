@@ -47,7 +47,9 @@ def takeover(settings: Settings, subscriptions: Sequence[str]) -> int:
         SlotBusyError: this gateway runs.
         TransientError: a server cannot be reached.
     """
-    defined = {subscription.name for subscription in read_definitions(settings).subscriptions}
+    defined = {
+        subscription.name for subscription in read_definitions(settings, masks=False).subscriptions
+    }
     for name in subscriptions:
         if name not in defined:
             raise ConfigError(

@@ -41,6 +41,9 @@ def load_settings(
             warnings.append(
                 f"{parsed.path.name}: {table}.dsn holds a password; use a passfile or {variable}"
             )
+    if "hash_key" in parsed.file.get("columns", {}):
+        variable = f"{variable_of('columns', 'hash_key')}_FILE"
+        warnings.append(f"{parsed.path.name}: columns.hash_key is a secret; set {variable} instead")
     tables = {**parsed.tables, "source": _with_connect_timeout(parsed.tables["source"])}
     settings = Settings(**tables, warnings=tuple(warnings))
     if settings.filters.dsn is not None:

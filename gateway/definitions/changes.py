@@ -15,7 +15,13 @@ from dataclasses import replace
 from gateway.core.names import topic_of
 from gateway.core.watermark import CopyState
 from gateway.definitions.model import Plan, Publish, TableCopy
-from gateway.definitions.tables.remembered import describe, has_same_key, relations_of, unseen_since
+from gateway.definitions.tables.remembered import (
+    describe,
+    describe_masks,
+    has_same_key,
+    relations_of,
+    unseen_since,
+)
 
 __all__ = ["attached", "copy_states", "ended_states", "fingerprint_of", "key_of_copy"]
 
@@ -27,12 +33,12 @@ TableKey = tuple[str, str, str]
 
 
 def fingerprint_of(plan: Plan, copy: TableCopy) -> str:
-    """Return 16 hex digits that differ if the table would hold other rows or columns.
+    """Return 16 hex digits that differ if the table would hold other rows, columns or masks.
 
     The names of publications are left out, and so is a column that is added to a table without a
     column list: neither changes which rows the table holds.
     """
-    definition = {
+    definition: dict[str, object] = {
         "copy": sorted(clause.text for clause in copy.filters),
         "stream": sorted(
             {
@@ -52,6 +58,8 @@ def fingerprint_of(plan: Plan, copy: TableCopy) -> str:
             }
         ),
     }
+    if copy.masks:
+        definition["masks"] = [(name, str(mask), mask.key_id) for name, mask in copy.masks]
     return hashlib.sha256(json.dumps(definition).encode()).hexdigest()[:16]
 
 
@@ -67,9 +75,9 @@ def copy_states(
     A copy in progress continues if its definition is unchanged. Tables are identified by their
     OIDs: a table that was created again under the same name is copied, and so is one whose key or
     topic has changed, because the new topic has none of the rows. Tables that the plan no longer
-    names are forgotten, and copied if they come back. Missing tables stay missing, and dropped
-    tables stay as they are for as long as the plan publishes rows of them that may still be in the
-    stream.
+    names are forgotten, and copied if they come back; of held ones, the masks are kept. Missing
+    tables stay missing, and dropped tables stay as they are for as long as the plan publishes rows
+    of them that may still be in the stream.
 
     Args:
         plan: New plan.
@@ -78,7 +86,9 @@ def copy_states(
             definition applies from now on, as natively after ALTER PUBLICATION.
         names: Topic names, see `gateway.core.names.topic_of`; None if topics stay unchanged.
     """
+    states = tuple(states)
     known = {(state.subscription, state.schema, state.table): state for state in states}
+    described = {(state.subscription, state.oid): state.taken for state in states if state.taken}
     result = []
     copied = {(copy.subscription, copy.target_oid) for copy in plan.copies}
     for copy in plan.copies:
@@ -110,6 +120,8 @@ def copy_states(
         state = known.pop(key, None)
         definition = "" if state is None else state.definition
         held = CopyState(*key, "held", None, definition, oid=table.oid, reason=table.reason)
+        before = described.get((table.subscription, table.oid), "")
+        held = replace(held, taken=describe_masks(table.masked_as, before))
         if table.cause:
             topic = "" if names is None else topic_of(*key, names)
             held = replace(held, cause=table.cause, topic=topic)

@@ -6,7 +6,14 @@ Pure. The rules are exactly pgoutput's; `gateway.definitions.membership` impleme
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Container,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal
@@ -21,6 +28,7 @@ from gateway.definitions.column_lists import (
     publishes_generated,
 )
 from gateway.definitions.identity import find_identity_problems
+from gateway.definitions.masks import PlannedMasks
 from gateway.definitions.membership import Entry, Membership
 from gateway.definitions.model import (
     Catalog,
@@ -28,6 +36,7 @@ from gateway.definitions.model import (
     Fault,
     FilterClause,
     HeldTable,
+    MaskedBefore,
     Operation,
     Plan,
     Publication,
@@ -64,6 +73,8 @@ def make_plan(
     missing_identity: MissingIdentity,
     holdable: Callable[[str, Table], bool] = nothing_holdable,
     faults: Mapping[TableId, Fault] = MappingProxyType({}),
+    masked: Collection[MaskedBefore] = (),
+    accepted: bool = False,
 ) -> Plan:
     """Combine definitions and catalog into a plan.
 
@@ -80,13 +91,18 @@ def make_plan(
         holdable: Whether a table of a subscription is held, and left out, if it has a problem;
             otherwise the definitions are refused.
         faults: Faults that the catalog does not show; their tables are held in any case.
+        masked: Masks of the tables that were published already.
+        accepted: Whether these definitions are in force, and all their tables are in `masked`: a
+            mask that fits no table any more, since an owner has dropped it, is only warned of.
 
     Raises:
-        DefinitionError: there are problems; all results of `find_problems` in one error.
+        DefinitionError: there are problems; all results of `find_problems`, and one for each mask
+            that fits no table, in one error.
         ConfigError: `prefix` is too long for a publication's name.
     """
     members = Membership(catalog)
     named = Listed(definitions, catalog)
+    masks = PlannedMasks(definitions, catalog, masked)
 
     def hold(subscription: str, oid: int, fault: Fault) -> HeldTable:
         table = catalog.tables[oid]
@@ -101,19 +117,26 @@ def make_plan(
             fault.statement,
             is_listed,
             fault.cause,
+            masks.masked_as(subscription, table),
         )
 
     held: dict[TableId, HeldTable] = {}
-    for subscription_name, oid, error in _problems(members, definitions, catalog, missing_identity):
+    for subscription_name, oid, error in _problems(
+        members, definitions, catalog, missing_identity, masks
+    ):
         if holdable(subscription_name, catalog.tables[oid]):
             reason = error.message.partition("\n")[0]
             held.setdefault((subscription_name, oid), hold(subscription_name, oid, Fault(reason)))
     for (subscription_name, oid), fault in faults.items():
         if oid in catalog.tables:
             held.setdefault((subscription_name, oid), hold(subscription_name, oid, fault))
-    problems = find_problems(
-        definitions, catalog, missing_identity=missing_identity, held=held.keys()
-    )
+    unknown = list(masks.unknown(_targets(members, definitions, catalog)))
+    problems = [
+        *(() if accepted else unknown),
+        *find_problems(
+            definitions, catalog, missing_identity=missing_identity, held=held, masks=masks
+        ),
+    ]
     if len(problems) == 1:
         raise problems[0]
     if problems:
@@ -126,12 +149,12 @@ def make_plan(
     for subscription in definitions.subscriptions:
         publications = [catalog.publications[name] for name in subscription.publications]
         left_out = {oid for name, oid in held if name == subscription.name}
-        published = list(_publishes(members, subscription, publications, left_out))
+        published = list(_publishes(members, subscription, publications, left_out, masks))
         copied = [table for table in members.copied(publications) if table.oid not in left_out]
         if not copied:
             warnings.append(f'subscription "{subscription.name}" has no tables')
         if subscription.copy_data:
-            copies += [_copy(members, subscription, publications, table) for table in copied]
+            copies += [_copy(members, subscription, publications, t, masks) for t in copied]
         publishes += published
         for table in copied:
             entry = members.entry(publications, table)
@@ -157,6 +180,8 @@ def make_plan(
         server_publications=server_publications,
         warnings=(
             *(f"table {schema}.{name} is {why}" for schema, name, why in catalog.missing),
+            *(error.message for error in unknown),
+            *masks.computed(publishes),
             *warnings,
             *reduced,
         ),
@@ -193,21 +218,41 @@ def find_problems(
     catalog: Catalog,
     *,
     missing_identity: MissingIdentity,
-    held: Collection[TableId] = (),
+    held: Container[TableId] = (),
+    masks: PlannedMasks | None = None,
 ) -> list[DefinitionError]:
     """Find all problems for which PostgreSQL would refuse a subscription, or a write at the source.
 
     Problems of the tables in `held`, by subscription and OID, are left out.
 
     Returns:
-        One error per problem, in PostgreSQL's words.
+        One error per problem, in PostgreSQL's words; and one per mask that a column cannot have.
     """
-    errors: dict[str, DefinitionError] = {}
+    masks = PlannedMasks(definitions, catalog, ()) if masks is None else masks
     members = Membership(catalog)
-    for name, oid, error in _problems(members, definitions, catalog, missing_identity):
-        if (name, oid) not in held:
-            errors.setdefault(str(error), error)
-    return list(errors.values())
+    problems = _problems(members, definitions, catalog, missing_identity, masks)
+    errors = (error for name, oid, error in problems if (name, oid) not in held)
+    return list({str(error): error for error in errors}.values())
+
+
+def _targets(
+    members: Membership, definitions: Definitions, catalog: Catalog
+) -> dict[str, dict[int, Table]]:
+    """Return the tables that each subscription has, by OID, whether or not they have rows yet."""
+    found: dict[str, dict[int, Table]] = {}
+    for subscription in definitions.subscriptions if definitions.masks else ():
+        targets = found[subscription.name] = {
+            oid: catalog.tables[oid]
+            for publication, oid in catalog.broken
+            if publication in subscription.publications
+        }
+        publications = [catalog.publications[name] for name in subscription.publications]
+        for table in members.tables.values():
+            if (entry := members.entry(publications, table)) is not None:
+                targets[entry.target.oid] = entry.target
+            elif any(members.reached_as(publication, table) for publication in publications):
+                targets[table.oid] = table  # a tree, whose partitions are published by themselves
+    return found
 
 
 def _problems(
@@ -215,6 +260,7 @@ def _problems(
     definitions: Definitions,
     catalog: Catalog,
     missing_identity: MissingIdentity,
+    masks: PlannedMasks,
 ) -> Iterator[tuple[str, int, DefinitionError]]:
     """Yield each problem with the subscription, and the OID of the subscriber's table."""
     for subscription in definitions.subscriptions:
@@ -223,8 +269,14 @@ def _problems(
             if publication in subscription.publications:
                 yield subscription.name, oid, error
         refused: set[int] = set()
+        checked: set[int] = set()
         for table in members.copied(publications):
-            if copied_columns(members, _listing(members, publications, table), table) is None:
+            columns = copied_columns(members, _listing(members, publications, table), table)
+            if columns is not None:
+                checked.add(table.oid)
+                for fault in masks.problems(subscription.name, table, columns):
+                    yield subscription.name, table.oid, fault
+            else:
                 refused.add(table.oid)
                 yield (
                     subscription.name,
@@ -236,9 +288,14 @@ def _problems(
             if entry is None:
                 continue
             if entry.target.oid not in refused:
-                fault = disagreement(members, entry, definitions, subscription)
-                if fault is not None:
-                    yield subscription.name, entry.target.oid, fault
+                disagreed = disagreement(members, entry, definitions, subscription)
+                if disagreed is not None:
+                    yield subscription.name, entry.target.oid, disagreed
+                elif entry.target.oid not in checked:
+                    checked.add(entry.target.oid)
+                    names = [column.name for column in entry.target.columns]
+                    for fault in masks.problems(subscription.name, entry.target, names):
+                        yield subscription.name, entry.target.oid, fault
             if missing_identity == "insert_only":
                 continue
             for _, error in find_identity_problems(members, publications, table, definitions.text):
@@ -268,6 +325,7 @@ def _publishes(
     subscription: SubscriptionDefinition,
     publications: Sequence[Publication],
     left_out: Collection[int],
+    masks: PlannedMasks,
 ) -> Iterator[Publish]:
     for table in _relations(members):
         entry = members.entry(publications, table)
@@ -277,7 +335,7 @@ def _publishes(
         assert generated is not None
         columns = column_list(members, entry.publications, entry.target, generated=generated)
         assert not isinstance(columns, Different)
-        yield Publish(
+        publish = Publish(
             subscription=subscription.name,
             relation_oid=table.oid,
             target_oid=entry.target.oid,
@@ -290,6 +348,7 @@ def _publishes(
             columns=columns,
             generated=generated and columns is None,
         )
+        yield masks.masked(publish, entry.target)
 
 
 def _filters(members: Membership, entry: Entry, operation: Operation) -> tuple[FilterClause, ...]:
@@ -325,6 +384,7 @@ def _copy(
     subscription: SubscriptionDefinition,
     publications: Sequence[Publication],
     table: Table,
+    masks: PlannedMasks,
 ) -> TableCopy:
     """Plan the copy of one table; filters apply whichever operations their publications publish.
 
@@ -338,6 +398,8 @@ def _copy(
         target_oid=table.oid,
         filters=_any_of(members, listing, table),
         columns=columns,
+        masks=masks.on(subscription.name, table, columns),
+        masked_as=masks.masked_as(subscription.name, table),
     )
 
 

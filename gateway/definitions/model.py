@@ -15,7 +15,11 @@ from gateway.core.errors import DefinitionError
 from gateway.core.identifiers import one_line, quote_identifier
 from gateway.core.watermark import HeldCause
 from gateway.pgoutput.messages import ReplicaIdentity
+from schemas.settings.masks import Mask
 from schemas.settings.tables import TypesTable
+
+Masks: TypeAlias = tuple[tuple[str, Mask], ...]
+"""Masks of published columns, by name, in the target's order."""
 
 TableId: TypeAlias = tuple[str, int]
 """Subscription, and OID of the subscriber table."""
@@ -104,13 +108,15 @@ class Definitions:
     Attributes:
         text: Whole source text, for error messages.
         fingerprint: Hex digest that changes whenever the meaning may have changed, but not with
-            comments or white space.
+            comments or white space; where there are masks, with a point and a digest of them.
+        masks: Masks by ``subscription.schema.table.column``.
     """
 
     publications: tuple[PublicationDefinition, ...]
     subscriptions: tuple[SubscriptionDefinition, ...]
     text: str
     fingerprint: str
+    masks: Mapping[str, Mask] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +283,8 @@ class Catalog:
             exist under this name.
         broken: Errors, by publication and OID, of tables that were published and are therefore not
             in `publications`.
+        parents: OIDs of the tables from which a table inherits that is no partition, by its OID;
+            read only where there are masks.
     """
 
     tables: Mapping[int, Table]
@@ -284,6 +292,7 @@ class Catalog:
     publishes_generated: bool = False
     missing: tuple[tuple[str, str, str], ...] = ()
     broken: Mapping[tuple[str, int], DefinitionError] = field(default_factory=dict)
+    parents: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +318,7 @@ class Publish:
         columns: Column list, in the target's order; None for all columns that are not generated,
             including those added later.
         generated: Whether stored generated columns are published if there is no column list.
+        masks: Masks of the published columns.
     """
 
     subscription: str
@@ -318,6 +328,7 @@ class Publish:
     filters: Mapping[Operation, tuple[FilterClause, ...]]
     columns: tuple[str, ...] | None
     generated: bool = False
+    masks: Masks = ()
 
     def publishes(self, column: Column) -> bool:
         """Whether `column` of the target is published to the subscription, if it is sent at all.
@@ -335,13 +346,35 @@ class TableCopy:
 
     A row passes if any of `filters` is true, or if there are none. For a partitioned target the
     whole tree is read, for any other only the table itself. `columns` names the copied columns in
-    the target's order.
+    the target's order, `masks` has the masks of some of them. `masked_as` names the tables whose
+    masks it has: itself, ancestors, and what these or itself were called before.
     """
 
     subscription: str
     target_oid: int
     filters: tuple[FilterClause, ...]
     columns: tuple[str, ...]
+    masks: Masks = ()
+    masked_as: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedBefore:
+    """Masks of a table when it was published last, which it keeps under other names.
+
+    Attributes:
+        subscription: Name of the subscription.
+        oid: OID of the table.
+        relations: OIDs of the table and of the partitions published as it.
+        names: Names of the tables whose masks it had or could have had, the nearest last.
+        columns: Names of its masked columns, by ``attnum``.
+    """
+
+    subscription: str
+    oid: int
+    relations: frozenset[int]
+    names: tuple[str, ...]
+    columns: Mapping[int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,6 +424,7 @@ class HeldTable:
         statement: As in `Fault`.
         listed: Whether the file names the table; otherwise it is published implicitly.
         cause: As in `Fault`.
+        masked_as: As in `TableCopy`.
     """
 
     subscription: str
@@ -401,6 +435,7 @@ class HeldTable:
     statement: str = ""
     listed: bool = True
     cause: HeldCause = ""
+    masked_as: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

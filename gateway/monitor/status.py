@@ -183,8 +183,8 @@ class Status:
             yield Problem(
                 Severity.WAIT,
                 "the definitions file differs from the definitions in force",
-                "`pgsluice reload` puts it into force; with a standby, use the same file for all "
-                "gateways",
+                "`pgsluice reload` puts it into force, a restart if the masks of [columns] differ; "
+                "with a standby, use the same file for all gateways",
             )
         if SOURCE not in self.away:
             yield from self._slot_problems()

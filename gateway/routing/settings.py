@@ -27,6 +27,9 @@ class RoutingSettings:
         system_identifier: System identifier of the source server, for markers.
         slot: Name of the slot, for markers.
         server_filters: Whether a server evaluates the filters that are not evaluated here.
+        hash_key: Key of the masks that hash; empty if there are none.
+        has_masks: Whether there are masks, perhaps of columns that are not published: no error
+            record quotes values then.
         muted: Reasons, by subscription, for which its marker topic cannot be used: all its tables
             are held, and it receives no record.
     """
@@ -46,6 +49,8 @@ class RoutingSettings:
     server_filters: bool = True
     system_identifier: str = ""
     slot: str = ""
+    hash_key: bytes = field(default=b"", repr=False)
+    has_masks: bool = False
     muted: Mapping[str, str] = field(default_factory=dict)
 
     @property

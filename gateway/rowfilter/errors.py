@@ -10,8 +10,9 @@ from gateway.core.errors import FilterError, UnfitError
 
 __all__ = ["FilterEvaluationError", "FilterSource", "NotEvaluatedHere"]
 
-_VALUES: Final = re.compile(r'"[^"]*"|\b\d[\d.]*\b')
-"""Parts of PostgreSQL's messages that may be values of the row: quoted text and numbers."""
+_VALUES: Final = re.compile(r'".*"|\b\d[\d.]*\b', re.DOTALL)
+"""Parts of PostgreSQL's messages that may be values of the row: numbers, and from the first quote
+to the last one, since a value can have quotes and lines."""
 _HINT: Final = (
     'a server evaluates what the gateway does not: [filters] server = "on" (docs/row-filters.md)'
 )
@@ -51,7 +52,10 @@ class FilterEvaluationError(UnfitError):
     ) -> None:
         shown = reason
         if sqlstate is not None:
-            shown = f"{_VALUES.sub('...', reason)} (SQLSTATE {sqlstate})"
+            shown = f"SQLSTATE {sqlstate}"
+            # In other languages, PostgreSQL has other quotes.
+            if (without_values := _VALUES.sub("...", reason)).isascii():
+                shown = f"{without_values} ({shown})"
         super().__init__(
             f"{source or 'row filter'}: {shown}",
             hint="a native subscription stops at this row too; change the filter or the row",

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias, get_args
 
 from schemas.settings.fields import Properties, Rule, address
+from schemas.settings.masks import check_hash_key, check_masks
 
 __all__ = [
     "TYPE_CHOICES",
+    "ColumnsTable",
     "ConsumerTable",
     "CopyTable",
     "DefinitionsTable",
@@ -243,6 +245,20 @@ _NATIVE: Final[Mapping[TypeMode, frozenset[str]]] = {"native": TYPE_CHOICES, "te
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnsTable:
+    """``[columns]``: columns whose values do not leave the gateway. See docs/envelope.md."""
+
+    masks: Annotated[Mapping[str, str], Rule(check=check_masks)] = field(default_factory=dict)
+    """Masks of columns, from `subscription.schema.table.column` to `hash` (HMAC-SHA-256 with
+    `columns.hash_key`), `null` or `truncate(n)` (the first n characters of a text); a table whose
+    masks change is copied again: see [envelope.md](envelope.md#masked-columns)."""
+
+    hash_key: Annotated[str | None, Rule(check=check_hash_key)] = field(default=None, repr=False)
+    """The key of `hash`, a secret of 32 bytes or more; set `PGSLUICE_COLUMNS__HASH_KEY_FILE`
+    instead. With another key, the tables that have a `hash` are copied again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MessagesTable:
     """``[messages]``: which ``pg_logical_emit_message`` prefixes are published."""
 
@@ -414,6 +430,7 @@ class Settings:
     gateway: GatewayTable = field(default_factory=GatewayTable)
     topics: TopicsTable = field(default_factory=TopicsTable)
     types: TypesTable = field(default_factory=TypesTable)
+    columns: ColumnsTable = field(default_factory=ColumnsTable)
     messages: MessagesTable = field(default_factory=MessagesTable)
     limits: LimitsTable = field(default_factory=LimitsTable)
     copy: CopyTable = field(default_factory=CopyTable)

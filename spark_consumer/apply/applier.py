@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from spark_consumer.apply.driver.records import HeldRecords
 from spark_consumer.apply.driver.writer import NotSmallError, SmallWriter
 from spark_consumer.apply.frames.batch import next_serial
-from spark_consumer.apply.frames.large import Large, Learnt
+from spark_consumer.apply.frames.guessed import GuessedShares, Learnt
 from spark_consumer.apply.frames.writer import FrameWriter
 from spark_consumer.errors import COPY_AGAIN, ContractError, TableError
 from spark_consumer.formats.commit_metadata import Commit, Found, Written
@@ -32,6 +32,7 @@ from spark_consumer.kafka.position import Position, Share
 from spark_consumer.kafka.records import FrameRecords, TopicRecords
 from spark_consumer.kafka.registry import Schemas
 from spark_consumer.kafka.schema_epochs import Epoch, cut_epochs
+from spark_consumer.spark.tuning import query_settings, tuned
 
 __all__ = ["Applier", "EpochWriter"]
 
@@ -86,9 +87,9 @@ class Applier:
         self.skipped = 0
         self._schemas = schemas
         self._types = RowTypes(spark, schemas)
-        self._large = Large(schemas, self._types, learnt)
+        self._guessed = GuessedShares(schemas, self._types, learnt)
         self._held = SmallWriter(spark, schemas, self._types)
-        self._in_frames = FrameWriter(spark, schemas, learnt.frontiers)
+        self._in_frames = FrameWriter(schemas, learnt.frontiers)
 
     def apply(
         self,
@@ -166,29 +167,6 @@ class Applier:
         self._learnt.kinds[share.topic] = epochs[-1].pieces
         return found
 
-    def apply_frame(
-        self,
-        table: Table,
-        found: Found | None,
-        share: Share,
-        records: DataFrame,
-        held: Survey | None,
-        *,
-        small: bool,
-    ) -> Found:
-        """Apply a share like `apply`.
-
-        Args:
-            table: Table, opened with the applier's session.
-            found: Current state of the table; None if it does not exist.
-            share: Share to apply.
-            records: Wire frame of the share.
-            held: Survey of the topic in the frame; None if the topic has no record in it.
-            small: Whether `records` is on the driver, and the session is tuned for it.
-        """
-        self._in_frames.small = small
-        return self.apply(table, found, share, FrameRecords(records), held, self._in_frames)
-
     def apply_held(
         self, table: Table, found: Found | None, share: Share, records: HeldRecords
     ) -> Found:
@@ -205,10 +183,10 @@ class Applier:
         """
         return self.apply(table, found, share, records, records.survey(), self._held)
 
-    def apply_large(
+    def apply_frame(
         self, table: Table, found: Found | None, share: Share, records: DataFrame
     ) -> Found:
-        """Apply a share like `apply`, reading its records once where possible.
+        """Apply a share like `apply`, by queries of Spark; read its records once if possible.
 
         Args:
             table: Table, opened with the applier's session.
@@ -220,10 +198,13 @@ class Applier:
             ContractError: the records are not those that the markers promise.
             TableError: the table cannot hold them.
         """
-        applied = self._large.apply(table, found, share, records)
-        if applied is None:
-            held = survey(records).get(share.topic)
-            return self.apply_frame(table, found, share, records, held, small=False)
+        size = None if found is None else table.bytes()
+        with tuned(self.spark, query_settings(share.records(), size)):
+            applied = self._guessed.apply(table, found, share, records)
+            if applied is None:
+                held = survey(records).get(share.topic)
+                frame = FrameRecords(records)
+                return self.apply(table, found, share, frame, held, self._in_frames)
         self.skipped += applied.skipped
         return applied.found
 

@@ -63,7 +63,6 @@ class KeyedChanges:
         puts: Number of outcomes that put a row.
         partial: Number of outcomes that set some columns of a row only.
         changes: Number of changes that the batch had.
-        small: Whether `source` is on the driver.
     """
 
     source: DataFrame
@@ -74,7 +73,6 @@ class KeyedChanges:
     puts: int
     partial: int
     changes: int
-    small: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,11 @@
 """Parallel application of shares.
 
 Small shares of small tables are read together and applied by the driver, see
-`spark_consumer.apply.driver`; of the others small ones are read together by Spark, a large one
-alone.
+`spark_consumer.apply.driver`; each of the others by queries of Spark.
 """
 
 from __future__ import annotations
 
-import math
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -15,33 +13,29 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from spark_consumer.apply.applier import Applier
 from spark_consumer.apply.driver.reader import SmallReader
 from spark_consumer.apply.driver.records import HeldRecords
 from spark_consumer.apply.driver.writer import NotSmallError
-from spark_consumer.apply.frames.large import Learnt
+from spark_consumer.apply.frames.guessed import Learnt
 from spark_consumer.display import logger
 from spark_consumer.errors import ConsumerError
 from spark_consumer.formats.commit_metadata import Found
 from spark_consumer.job.planner import Task, offsets, read_shares
 from spark_consumer.job.subscriber_tables import SubscriberTables
-from spark_consumer.kafka.batch_profile import Survey, survey
 from spark_consumer.kafka.decode import wire
 from spark_consumer.kafka.registry import Schemas
 from spark_consumer.metrics import Figures
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.spark.failures import StoppedError, cause, every_table
-from spark_consumer.spark.tuning import INTERPRETED, gather, is_small, tuned
+from spark_consumer.spark.tuning import is_small
 from spark_consumer.states.manifests import Hold
 
 __all__ = ["Workers", "groups"]
 
 _log: Final = logger(__name__)
-_TOGETHER: Final = 4
-"""Number of small tables that are read together even if other workers are idle."""
 
 
 class Workers:
@@ -124,10 +118,9 @@ class Workers:
                         left.append(_rest(task, outcome.reached))
                     else:
                         done[task.name] = self._tables.failed(task.name, outcome, last=last)
-            shared = list(groups(left, self._settings.parallel_tables))
             with self._figures.phase("apply"):
-                for applied in pool.map(lambda group: self._run(group, last=last), shared):
-                    done |= applied
+                applied = pool.map(lambda task: self._in_frames(task, last=last), left)
+                done |= zip((task.name for task in left), applied, strict=True)
         return done
 
     def _read(self, tasks: Sequence[Task]) -> dict[str, HeldRecords]:
@@ -158,74 +151,22 @@ class Workers:
 
         return self._guarded(apply)
 
-    def _run(self, tasks: Sequence[Task], *, last: bool) -> dict[str, Found | Hold]:
-        """Apply a group of shares with one read; one by one if that fails."""
+    def _in_frames(self, task: Task, *, last: bool) -> Found | Hold:
+        """Apply a share by queries of Spark."""
         applier = self._appliers.get()
-        try:
-            outcomes = self._together(applier, tasks)
-        except Exception as error:  # whatever it is, it is one of these tables'
-            self._unless_every(error)
-            outcomes = {task.name: error for task in tasks}
-        finally:
-            self._appliers.put(applier)
-        done: dict[str, Found | Hold] = {}
-        for task in tasks:
-            outcome = outcomes[task.name]
-            if isinstance(outcome, Found):
-                done[task.name] = outcome
-            elif len(tasks) > 1:
-                done |= self._run([task], last=last)
-            else:
-                done[task.name] = self._tables.failed(task.name, outcome, last=last)
-        return done
 
-    def _together(self, applier: Applier, tasks: Sequence[Task]) -> dict[str, Found | Exception]:
-        records = sum(task.share.records() for task in tasks)
-        frame = wire(read_shares(applier.spark, self._settings, [task.share for task in tasks]))
-        if not is_small(records):
-            (task,) = tasks
-            return {
-                task.name: self._guarded(
-                    lambda: applier.apply_large(
-                        self._tables.table(applier.spark, task.name), task.found, task.share, frame
-                    )
-                )
-            }
-        frame = frame.persist()
-        try:
-            with tuned(applier.spark, INTERPRETED):
-                surveyed = survey(frame)
-            if not is_small(records, sum(held.bytes for held in surveyed.values())):
-                return {
-                    task.name: self._one(
-                        applier, task, _of(frame, task), surveyed.get(task.share.topic), small=False
-                    )
-                    for task in tasks
-                }
-            done: dict[str, Found | Exception] = {}
-            with tuned(applier.spark):
-                whole = gather(frame, applier.spark)
-                for task in tasks:
-                    held = surveyed.get(task.share.topic)
-                    done[task.name] = self._one(applier, task, _of(whole, task), held, small=True)
-            return done
-        finally:
-            frame.unpersist()
-
-    def _one(
-        self,
-        applier: Applier,
-        task: Task,
-        frame: DataFrame,
-        held: Survey | None,
-        *,
-        small: bool,
-    ) -> Found | Exception:
         def apply() -> Found:
             table = self._tables.table(applier.spark, task.name)
-            return applier.apply_frame(table, task.found, task.share, frame, held, small=small)
+            frame = wire(read_shares(applier.spark, self._settings, [task.share]))
+            return applier.apply_frame(table, task.found, task.share, frame)
 
-        return self._guarded(apply)
+        try:
+            outcome = self._guarded(apply)
+        finally:
+            self._appliers.put(applier)
+        if isinstance(outcome, Found):
+            return outcome
+        return self._tables.failed(task.name, outcome, last=last)
 
     def _guarded(self, apply: Callable[[], Found]) -> Found | Exception:
         """Return the outcome for one table; any failure belongs to that table."""
@@ -245,10 +186,6 @@ class Workers:
             raise every from error
 
 
-def _of(frame: DataFrame, task: Task) -> DataFrame:
-    return frame.where(F.col("topic") == task.share.topic)
-
-
 def _rest(task: Task, reached: Found | None) -> Task:
     """Return what is left of a task when its table has reached a state."""
     if reached is None:
@@ -257,17 +194,12 @@ def _rest(task: Task, reached: Found | None) -> Task:
     return replace(task, found=reached, share=share)
 
 
-def groups(tasks: Sequence[Task], workers: int = 1) -> Iterator[list[Task]]:
-    """Yield groups of shares that are read together: small ones, while the sum is small.
-
-    A group leaves shares for the other workers, which would be idle otherwise: one more read costs
-    less than writing a few tables.
-    """
-    most = max(_TOGETHER, math.ceil(len(tasks) / workers))
+def groups(tasks: Sequence[Task]) -> Iterator[list[Task]]:
+    """Yield groups of small shares that are read together, whose sum is small."""
     group: list[Task] = []
-    for task in sorted(tasks, key=lambda task: task.share.records()):
+    for task in tasks:
         records = sum(one.share.records() for one in group) + task.share.records()
-        if group and (len(group) == most or not is_small(records)):
+        if group and not is_small(records):
             yield group
             group = []
         group.append(task)

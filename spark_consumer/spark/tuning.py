@@ -1,12 +1,9 @@
-"""Small micro-batches: a job that takes milliseconds should not take seconds to plan and compile.
+"""Settings of queries: a query that takes milliseconds should not take seconds to plan and compile.
 
 For a batch of a few thousand records Spark spends nearly all its time on generating and compiling
-code, on planning again between stages, and on tasks that have nothing to do. The records of a
-small batch are therefore brought to the driver once, as they are, and everything after that is
-planned over those rows, in one partition, by interpreted expressions. The result is the same.
-
-Nothing here touches what a crash may lose: rows on the driver belong to one try of one batch. They
-do not pass through Python, which holds no more than a reference to them.
+code, on planning again between stages, and on tasks that have nothing to do. Queries over such a
+batch and a table that is not large are therefore evaluated by interpreted expressions, in one
+partition.
 """
 
 from __future__ import annotations
@@ -21,16 +18,16 @@ __all__ = [
     "FEW",
     "INTERPRETED",
     "SMALL_BYTES",
-    "TABLE_BYTES",
-    "gather",
+    "SMALL_QUERIES",
     "is_small",
+    "query_settings",
     "setting",
     "stored",
     "tuned",
 ]
 
-TABLE_BYTES: Final = 32 * 1024 * 1024
-"""Table size until which interpreted expressions are fast enough."""
+_TABLE_BYTES: Final = 32 * 1024 * 1024
+"""Size of a table until which interpreted expressions are fast enough."""
 
 FEW: Final = 100_000
 """Number of rows whose scan takes less time than distributing them, or compiling code."""
@@ -44,27 +41,22 @@ INTERPRETED: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-_SMALL: Final = {
-    **INTERPRETED,
-    "spark.sql.shuffle.partitions": "1",
-    # java.sql's types cannot carry every value there and back, java.time's can.
-    "spark.sql.datetime.java8API.enabled": "true",
-}
+SMALL_QUERIES: Final = {**INTERPRETED, "spark.sql.shuffle.partitions": "1"}
 
 
-def is_small(records: int, size: int = 0) -> bool:
-    """Whether a number of records with this size may be kept on the driver."""
-    return records <= _RECORDS and size <= SMALL_BYTES
+def is_small(records: int) -> bool:
+    """Whether this number of records may be read and applied by the driver."""
+    return records <= _RECORDS
 
 
-def gather(frame: DataFrame, spark: SparkSession) -> DataFrame:
-    """Run `frame` and return its rows, then on the driver, as a frame of `spark`.
+def query_settings(records: int, table: int | None) -> Mapping[str, str]:
+    """Return the settings for queries over a share and its table.
 
-    Both sessions must be of the same application, and `spark` be `tuned`: see above.
+    Args:
+        records: Number of records of the share.
+        table: Size of the table in bytes; None if it does not exist, or that is not known.
     """
-    rows: Any = frame._jdf.collectAsList()
-    made = spark._jsparkSession.createDataFrame(rows, frame._jdf.schema())
-    return DataFrame(made, spark)
+    return SMALL_QUERIES if is_small(records) and (table or 0) <= _TABLE_BYTES else {}
 
 
 @contextmanager
@@ -89,8 +81,8 @@ def setting(spark: SparkSession, key: str) -> str | None:
 
 
 @contextmanager
-def tuned(spark: SparkSession, settings: Mapping[str, str] = _SMALL) -> Iterator[None]:
-    """Tune a session for small queries; restore its own settings afterwards."""
+def tuned(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Change settings of a session; restore its own ones afterwards."""
     before = {key: setting(spark, key) for key in settings}
     for key, value in settings.items():
         spark.conf.set(key, value)

@@ -21,6 +21,7 @@ from gateway.source.session.connection import ServerFacts
 
 __all__ = [
     "filter_findings",
+    "mask_findings",
     "publication_findings",
     "push_down_findings",
     "rights_findings",
@@ -58,6 +59,14 @@ def filter_findings(routes: RelationRoutes, settings: Settings) -> Iterator[Find
             f"{can_fail}: the gateway stops there, as a native subscription does",
             'to go on without such a row: [on_error] filter = "quarantine"',
         )
+
+
+def mask_findings(plan: Plan) -> Iterator[Finding]:
+    """Yield the masked columns of each table."""
+    masked = {(p.subscription, p.target_oid): p.masks for p in plan.publishes if p.masks}
+    for (subscription, oid), masks in sorted(masked.items()):
+        named = ", ".join(f"{name} ({mask})" for name, mask in masks)
+        yield fine(f"table {plan.tables[oid]} of subscription {subscription}: masked are {named}")
 
 
 def table_findings(plan: Plan) -> Iterator[Finding]:

@@ -14,7 +14,8 @@ from gateway.config import Settings
 from gateway.core.display import say
 from gateway.core.errors import ConfigError, TransientError
 from gateway.runtime.planning.plan import read_definitions, read_plan
-from gateway.source.session.connection import connect
+from gateway.runtime.planning.setup import known_plan
+from gateway.source.session.connection import connect, server_facts
 from spark_consumer.errors import ConsumerError
 from spark_consumer.kafka.registry import Registry
 from spark_consumer.names import lsn_text
@@ -79,8 +80,13 @@ def _one(
 
     deadline = time.monotonic() + timeout_s
     with connect(settings.source.dsn, application_name="pgsluice verify") as connection:
-        plan = read_plan(settings, connection, read_definitions(settings))
-    chosen = _chosen(compared_tables(plan, subscription), tables, native)
+        definitions = read_definitions(settings)
+        if definitions.masks:  # a table keeps those of its earlier names
+            plan = known_plan(settings, connection, definitions, server_facts(connection))
+        else:
+            plan = read_plan(settings, connection, definitions)
+    hash_key = (settings.columns.hash_key or "").encode()
+    chosen = _chosen(compared_tables(plan, subscription, hash_key), tables, native)
     with closing(Registry(wanted.registry_url, wanted.registry)) as schemas:
         rebuilt = RebuiltTables(wanted, spark, subscription, schemas, deadline)
         if native is None:

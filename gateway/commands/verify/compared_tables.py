@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from gateway.definitions.model import FilterClause, Operation, Plan, Publish, Table
+from gateway.definitions.model import FilterClause, Masks, Operation, Plan, Publish, Table
 from gateway.definitions.tables.keys import key_of
+from gateway.envelope.masking import RowMask, row_mask
 from spark_consumer.names import part
 
 __all__ = ["ComparedTable", "compared_tables"]
@@ -24,6 +25,8 @@ class ComparedTable:
         columns: Published columns.
         key: Columns that identify a row; empty if the whole row does.
         filters: Filters, one of which must be true; if empty, all rows pass.
+        masks: Masks of some of the columns.
+        hash_key: Key of the masks that hash.
         reason: Reason it cannot be compared with the source, or None.
     """
 
@@ -33,22 +36,40 @@ class ComparedTable:
     key: tuple[str, ...]
     filters: tuple[FilterClause, ...]
     reason: str | None
+    masks: Masks = ()
+    hash_key: bytes = field(default=b"", repr=False)
+
+    @property
+    def has_masked_key(self) -> bool:
+        """Whether the rebuilt table does not show which row of the source is meant."""
+        return any(name in self.key for name, _ in self.masks)
+
+    def mask(self, names: Sequence[str]) -> RowMask | None:
+        """Return the mask of the source's rows with the columns `names`, or None."""
+        if not self.masks:
+            return None
+        by_name = {column.name: column for column in self.table.columns}
+        columns = [by_name[name] for name in names]
+        return row_mask(columns, range(len(columns)), self.masks, self.hash_key)
 
 
-def compared_tables(plan: Plan, subscription: str) -> list[ComparedTable]:
-    """Return the tables of a subscription, by name."""
+def compared_tables(plan: Plan, subscription: str, hash_key: bytes) -> list[ComparedTable]:
+    """Return the tables of a subscription, by name; `hash_key` as in `ComparedTable`."""
     by_oid: dict[int, list[Publish]] = {}
     for publish in plan.publishes:
         if publish.subscription == subscription:
             by_oid.setdefault(publish.target_oid, []).append(publish)
     copy_data = {one.name: one.copy_data for one in plan.subscriptions}[subscription]
     found = [
-        _compared_table(plan.tables[oid], publishes, copy_data) for oid, publishes in by_oid.items()
+        _compared_table(plan.tables[oid], publishes, copy_data, hash_key)
+        for oid, publishes in by_oid.items()
     ]
     return sorted(found, key=lambda each: each.name)
 
 
-def _compared_table(table: Table, publishes: Sequence[Publish], copy_data: bool) -> ComparedTable:
+def _compared_table(
+    table: Table, publishes: Sequence[Publish], copy_data: bool, hash_key: bytes
+) -> ComparedTable:
     columns = tuple(c.name for c in table.columns if publishes[0].publishes(c))
     filters = {frozenset(p.filters.get(o, ())) for p in publishes for o in _ROW_OPERATIONS}
     missing = sorted(
@@ -68,6 +89,8 @@ def _compared_table(table: Table, publishes: Sequence[Publish], copy_data: bool)
         key=tuple(key_of(table, columns) or ()),
         filters=tuple(sorted(next(iter(filters)), key=lambda one: one.text)),
         reason=reason,
+        masks=publishes[0].masks,
+        hash_key=hash_key,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -12,9 +12,10 @@ from pyspark.sql.types import StructType
 
 from gateway.commands.verify.compared_tables import ComparedTable
 from gateway.commands.verify.native import NativeReader
-from gateway.commands.verify.source import SourceReader, SourceTable
+from gateway.commands.verify.source import SourceReader, SourceTable, Wanted
 from gateway.copy import Snapshot
 from gateway.core.lsn import Lsn
+from gateway.envelope.masking import RowMask
 from spark_consumer.errors import ContractError
 from spark_consumer.states.manifests import Manifest, TableState
 from spark_consumer.verify.compare import Difference, compare, settle
@@ -56,6 +57,7 @@ class _Table:
         suspects: Keys that are to be read again.
         fault: Reason for which the last round has no result.
         damaged: Whether its topic has records of another writer: no round has a result.
+        masked: Mask of the rows of the source, or None.
     """
 
     compared: ComparedTable
@@ -68,6 +70,10 @@ class _Table:
     difference: Difference | None = None
     fault: str | None = None
     damaged: bool = False
+    masked: RowMask | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.masked = self.compared.mask(self.columns.names)
 
     @property
     def name(self) -> str:
@@ -103,16 +109,27 @@ class _Table:
             self.spool.append(row)
 
     def marked(self, rows: Iterable[Sequence[bytes | None]]) -> Iterator[Row]:
+        """Yield rows of the source as they are compared: masked, and each value as its mark."""
         kinds = [field.dataType for field in self.columns.fields]
         keys = [name in self.key for name in self.columns.names]
         for row in rows:
+            shown = row if self.masked is None else self.masked(row)
             yield tuple(
-                None if value is None else mark(value_text(value.decode(), kind), key=key)
-                for value, kind, key in zip(row, kinds, keys, strict=True)
+                mark(value_text(value.decode(), kind), key=key)
+                if isinstance(value, bytes)
+                else None
+                for value, kind, key in zip(shown, kinds, keys, strict=True)
             )
 
     def key_of(self, row: Row) -> Row:
         return tuple(row[self.columns.names.index(name)] for name in self.key)
+
+    def wanted(self, keys: Collection[Row]) -> Wanted:
+        """Return which rows to read again: keys as PostgreSQL reads them, or a look at all rows."""
+        if self.compared.has_masked_key and keys:
+            sought = frozenset(keys)
+            return lambda row: self.key_of(*self.marked([row])) in sought
+        return self.plain(keys)
 
     def plain(self, keys: Iterable[Row]) -> list[list[str]]:
         """Return keys as PostgreSQL reads them."""
@@ -216,7 +233,7 @@ def _round(reader: SourceReader, rebuilt: RebuiltTables, tables: Sequence[_Table
             table.suspects |= window.keys() if table.key else set()
     wanted = [(table, sorted(table.suspects, key=repr)) for table in tables if table.key]
     snapshot, found = reader.keyed_rows(
-        (table.source(), table.plain(keys)) for table, keys in wanted
+        (table.source(), table.wanted(keys)) for table, keys in wanted
     )
     for (table, keys), rows in zip(wanted, found, strict=True):
         table.again = dict.fromkeys(keys)

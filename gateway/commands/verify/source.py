@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import psycopg
 from psycopg import sql
@@ -18,7 +18,10 @@ from gateway.source.copy.key_columns import KeyColumn, among, compared, listed, 
 from gateway.source.copy.relation_guard import check_name, lock
 from gateway.source.session.connection import SESSION_SETTINGS, classify_server_error, connect
 
-__all__ = ["SourceReader", "SourceTable"]
+__all__ = ["SourceReader", "SourceTable", "Wanted"]
+
+Wanted: TypeAlias = Sequence[Sequence[str]] | Callable[[CopyRow], bool]
+"""Keys of the rows to read, or whether a row is wanted."""
 
 _SETTINGS: Final = {**SESSION_SETTINGS, "standard_conforming_strings": "on"}
 _BEGIN: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
@@ -116,9 +119,11 @@ class SourceReader(Closing):
         return snapshot, rows()
 
     def keyed_rows(
-        self, wanted: Iterable[tuple[SourceTable, Sequence[Sequence[str]]]]
+        self, wanted: Iterable[tuple[SourceTable, Wanted]]
     ) -> tuple[Snapshot, list[list[CopyRow]]]:
-        """Return the rows of some keys of some tables, all under one snapshot.
+        """Return the wanted rows of some tables, all under one snapshot.
+
+        A predicate takes a read of the whole table: keys that are masked cannot be asked for.
 
         Raises:
             GatewayError: they cannot be read.
@@ -129,6 +134,9 @@ class SourceReader(Closing):
         for source, keys in wanted:
             key = self._key(source)
             self._lock(source)
+            if callable(keys):
+                found.append([row for row in self._copy(source, sql.SQL("")) if keys(row)])
+                continue
             rows: list[CopyRow] = []
             for begin in range(0, len(keys), _KEYS_A_QUERY):
                 part = keys[begin : begin + _KEYS_A_QUERY]

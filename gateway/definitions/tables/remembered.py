@@ -19,6 +19,7 @@ from gateway.definitions.model import (
     Column,
     Element,
     FilterClause,
+    MaskedBefore,
     Operation,
     Plan,
     Publish,
@@ -30,15 +31,18 @@ from gateway.definitions.tables.keys import KeyColumns, key_of
 from gateway.definitions.tables.retired import with_retired
 from gateway.definitions.tables.shape import read_shape, unseen_change, write_shape
 from gateway.pgoutput.messages import ReplicaIdentity
+from schemas.settings.masks import read_mask
 from schemas.settings.tables import TypesTable
 from schemas.types import of_column
 
 __all__ = [
     "describe",
+    "describe_masks",
     "description_fault",
     "has_same_key",
     "key_signature",
     "known_tables",
+    "masked_before",
     "oids_of",
     "oversized",
     "recall",
@@ -55,11 +59,18 @@ def describe(plan: Plan, copy: TableCopy) -> str:
     """Return how `plan` publishes the table of `copy`, as JSON."""
     table = plan.tables[copy.target_oid]
     key = key_of(table, copy.columns)
-    description = {
+    masked = {name for name, _ in copy.masks}
+    hidden = masked.union(c.name for c in table.columns if c.name not in copy.columns)
+    hidden = hidden if copy.masked_as else set()
+    description: dict[str, object] = {
         "key": key_signature(table.columns, key),
         "native": _native(table, copy.columns if key == () else key or (), plan.types),
         "kind": table.kind,
-        "columns": [astuple(column) for column in table.columns],
+        # The value that older rows have in a masked column, published or not, is a true one.
+        "columns": [
+            astuple(replace(column, missing=None) if column.name in hidden else column)
+            for column in table.columns
+        ],
         "replica_identity": table.replica_identity.value,
         "identity": table.identity,
         "primary_key": table.primary_key,
@@ -70,6 +81,45 @@ def describe(plan: Plan, copy: TableCopy) -> str:
             if (publish.subscription, publish.target_oid) == (copy.subscription, table.oid)
         ),
     }
+    if copy.masked_as:
+        description["masked_as"] = copy.masked_as
+        description["masked"] = [(c.attnum, c.name) for c in table.columns if c.name in masked]
+    return _written(description)
+
+
+def describe_masks(names: Sequence[str], before: str) -> str:
+    """Return a description of no more than the masks of a table that is not published now.
+
+    Args:
+        names: Names of the tables whose masks it has; without any, there is no description.
+        before: Description of the table until now, or empty.
+    """
+    if not names:
+        return ""
+    relations = sorted(relations_of(before)) if before else []
+    masked = json.loads(before).get("masked", []) if before else []
+    nothing: dict[str, object] = {
+        "operations": [],
+        "filters": {},
+        "columns": None,
+        "generated": False,
+    }
+    return _written(
+        {
+            "key": None,
+            "kind": "r",
+            "columns": [],
+            "replica_identity": ReplicaIdentity.NOTHING.value,
+            "identity": [],
+            "primary_key": [],
+            "publishes": [{**nothing, "relations": relations}],
+            "masked_as": names,
+            "masked": masked,
+        }
+    )
+
+
+def _written(description: Mapping[str, object]) -> str:
     return json.dumps(description, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -77,7 +127,7 @@ def _alike(publishes: Iterable[Publish]) -> list[dict[str, Any]]:
     """Return how relations are published; those of a tree published alike share an item."""
     items: dict[str, dict[str, Any]] = {}
     for publish in publishes:
-        item = {
+        item: dict[str, Any] = {
             "operations": sorted(operation.value for operation in publish.operations),
             "filters": {
                 operation.value: [(clause.publication, clause.text) for clause in clauses]
@@ -86,6 +136,8 @@ def _alike(publishes: Iterable[Publish]) -> list[dict[str, Any]]:
             "columns": publish.columns,
             "generated": publish.generated,
         }
+        if publish.masks:
+            item["masks"] = [(name, str(mask), mask.key_id) for name, mask in publish.masks]
         same = items.setdefault(json.dumps(item), item | {"relations": []})
         same["relations"].append(publish.relation_oid)
     return list(items.values())
@@ -133,11 +185,12 @@ def description_fault(text: str) -> str | None:
         table, publishes = _read(state)
         description = json.loads(text)
         key_of_text, native = description["key"], {**description.get("native", {})}
+        masked = _masked(state, description)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         return f"{type(error).__name__}: {error}"[:200]
-    oids = [publish.relation_oid for publish in publishes]
-    numbers = oids
+    numbers = [*(publish.relation_oid for publish in publishes), *masked.columns]
     names = [*table.identity, *table.primary_key, *(key_of_text or ()), *native]
+    names += [*masked.names, *masked.columns.values()]
     for column in table.columns:
         numbers += [column.attnum, column.type_oid, column.type_modifier]
         numbers += [column.base_type_oid, column.base_type_modifier]
@@ -222,6 +275,24 @@ def known_tables(states: Iterable[CopyState]) -> dict[tuple[str, str], int]:
     return {(state.schema, state.table): state.oid for state in states if state.oid}
 
 
+def masked_before(states: Iterable[CopyState]) -> list[MaskedBefore]:
+    """Return the masks of the tables that had some, those of held tables among them."""
+    described = ((state, json.loads(state.taken)) for state in states if state.taken)
+    return [_masked(state, found) for state, found in described if "masked_as" in found]
+
+
+def _masked(state: CopyState, description: Mapping[str, Any]) -> MaskedBefore:
+    """Return the masks in the description of a state."""
+    relations = {oid for item in description["publishes"] for oid in _relations(item)}
+    return MaskedBefore(
+        state.subscription,
+        state.oid,
+        frozenset({state.oid, *relations}),
+        tuple(description.get("masked_as", ())),
+        dict(description.get("masked", ())),
+    )
+
+
 def recall(
     plan: Plan,
     states: Iterable[CopyState],
@@ -262,6 +333,8 @@ def recall(
         ) not in copied
         if not state.taken or replaced or state.subscription not in subscriptions:
             continue
+        if state.state == "held":
+            continue  # its description has masks only
         table, found = _read(state)
         retired = [
             p
@@ -374,6 +447,10 @@ def _publish(state: CopyState, item: Mapping[str, Any], relation_oid: int) -> Pu
         },
         None if item["columns"] is None else tuple(item["columns"]),
         item["generated"],
+        tuple(
+            (str(name), replace(read_mask(text), key_id=str(key_id)))
+            for name, text, key_id in item.get("masks", ())
+        ),
     )
 
 

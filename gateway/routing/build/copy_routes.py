@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.definitions.model import Operation, TableCopy
+from gateway.definitions.model import Masks, Operation, TableCopy
 from gateway.envelope.envelope import EnvelopeEncoder
 from gateway.routing.build.projections import Projection, Projections
 from gateway.routing.build.route_builder import RouteBuilder
@@ -35,12 +35,12 @@ def copy_route(
         wanted.update(*(filters.of(clause).columns for clause in copy.filters))
     columns = tuple(column.name for column in table.columns if column.name in wanted)
     asking = filters.asking(({Operation.INSERT: c.filters} for c in copies), columns)
-    by_columns: dict[tuple[str, ...], list[TableCopy]] = {}
+    by_columns: dict[tuple[tuple[str, ...], Masks], list[TableCopy]] = {}
     for copy in copies:
-        by_columns.setdefault(copy.columns, []).append(copy)
+        by_columns.setdefault((copy.columns, copy.masks), []).append(copy)
     projection_routes = []
-    for published, sharing in by_columns.items():
-        projection = projections.stored(table, published)
+    for (published, masks), sharing in by_columns.items():
+        projection = projections.stored(table, published, masks)
         encoder = builder.encoder(projection, columns)
         targets = [
             _target(copy, projection, encoder, columns, asking, filters, builder)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from gateway.core.errors import SchemaError
-from gateway.definitions.model import Column, Plan, Publish, Table
+from gateway.definitions.model import Column, Masks, Plan, Publish, Table
 from gateway.definitions.tables.keys import KeyColumns, key_of
 from gateway.pgoutput.messages import Relation, RelationColumn, ReplicaIdentity, Type
 from gateway.routing.ports import CatalogReader
@@ -27,6 +27,7 @@ class Projection:
     Attributes:
         columns: Published columns, in the target's order.
         identity: Names of the replica identity's columns.
+        masks: Masks of some of the columns.
     """
 
     target: Table
@@ -34,6 +35,7 @@ class Projection:
     replica_identity: ReplicaIdentity
     identity: tuple[str, ...]
     order: CollectionOrder
+    masks: Masks = ()
 
     @property
     def key(self) -> KeyColumns:
@@ -94,7 +96,11 @@ class Projections:
         self._types[announced.type_oid] = f"{announced.namespace}.{announced.name}"
 
     def of_relation(self, publish: Publish, relation: Relation) -> Projection:
-        """Return the projection of the relation's rows under `publish`."""
+        """Return the projection of the relation's rows under `publish`.
+
+        Raises:
+            SchemaError: they cannot be published with its columns and masks.
+        """
         direct = publish.target_oid == relation.relation_oid
         target = self._current(publish.target_oid, relation if direct else None)
         if direct:
@@ -116,7 +122,20 @@ class Projections:
                 f"{target}: column {missing[0]!r} of the column list is gone",
                 hint="change the publication's column list",
             )
-        return Projection(target, columns, replica_identity, identity, self._order(target.oid))
+        if gone := {name for name, _ in publish.masks}.difference(c.name for c in columns):
+            raise SchemaError(
+                f"{target}: the masked column {min(gone)!r} is gone",
+                hint="if it was renamed, rename it in [columns] masks as well",
+            )
+        order = self._order(target.oid)
+        found = Projection(target, columns, replica_identity, identity, order, publish.masks)
+        for name, mask in publish.masks:
+            if mask.kind != "hash" and name in (found.key or ()):
+                raise SchemaError(
+                    f"{target}: column {name!r} is part of the key now, and its mask is {mask}",
+                    hint="mask it by hash: by others, rows with different keys would become one",
+                )
+        return found
 
     def _announced_columns(self, target: Table, relation: Relation) -> tuple[Column, ...]:
         """Describe the columns of `relation`, which is published as itself, as `target` has them.
@@ -168,7 +187,7 @@ class Projections:
         schema, name = self._names.setdefault(table.oid, (table.schema, table.name))
         return replace(table, schema=schema, name=name)
 
-    def stored(self, table: Table, columns: Sequence[str]) -> Projection:
+    def stored(self, table: Table, columns: Sequence[str], masks: Masks) -> Projection:
         """Return the projection of rows read from the table itself."""
         by_name = {column.name: column for column in table.columns}
         return Projection(
@@ -177,6 +196,7 @@ class Projections:
             table.replica_identity,
             table.identity,
             self._order(table.oid),
+            masks,
         )
 
     def changes(self, oid: int) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gateway.definitions.masks import reused_name
 from gateway.definitions.model import Operation, Publish, Table
 from gateway.pgoutput.messages import Relation, ReplicaIdentity
 from gateway.routing.build.publication_history import Publishes
@@ -23,7 +24,7 @@ def targets_of(publishes: Publishes, oids: Iterable[int]) -> set[tuple[str, int]
 
 
 def mismatch_of(
-    publish: Publish, relation: Relation, filters: Filters, planned: Table
+    publish: Publish, relation: Relation, filters: Filters, planned: Table, now: Table | None
 ) -> str | None:
     """Return why `publish` cannot receive the rows of `relation`, or None.
 
@@ -35,13 +36,21 @@ def mismatch_of(
         relation: Relation as announced.
         filters: Row filters of the plan.
         planned: Table of `publish` as it was when the plan was made.
+        now: The same as it is, or None if it was dropped; needed only with masks.
     """
     names = {column.name for column in relation.columns}
     if publish.columns is not None and not names.issuperset(publish.columns):
         return "a column of its column list is gone"
+    direct = publish.relation_oid == publish.target_oid == relation.relation_oid
+    if masked := {name for name, _ in publish.masks}:
+        before = {column.attnum: column.name for column in planned.columns}
+        if now is None:
+            if direct and not names.issubset(before.values()):
+                return "it was dropped, and one of its new columns may be a masked one renamed"
+        elif reused_name(before, now.columns, masked) is not None:
+            return "another column has the name of a masked one"
     identity = {column.name for column in relation.columns if column.is_key}
     full = relation.replica_identity is ReplicaIdentity.FULL
-    direct = publish.relation_oid == publish.target_oid == relation.relation_oid
     had = names if planned.replica_identity is ReplicaIdentity.FULL else {*planned.identity}
     for operation, clauses in publish.filters.items():
         read = {name for clause in clauses for name in filters.of(clause).columns}

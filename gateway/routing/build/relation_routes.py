@@ -268,13 +268,16 @@ class RelationRoutes:
         for publish in self._publishes.get(relation.relation_oid, ()):
             table_id = (publish.subscription, publish.target_oid)
             mismatch = None
-            if table_id in self._keys:
+            if table_id in self._keys or publish.masks:
                 planned = self._planned[publish.target_oid]
-                mismatch = mismatch_of(publish, relation, self.filters, planned)
+                now = self._catalog.table(planned.oid) if publish.masks else None
+                mismatch = mismatch_of(publish, relation, self.filters, planned, now)
             if mismatch is None:
                 usable.append(publish)
-            else:
+            elif table_id in self._keys:
                 self.held.hold({table_id: mismatch})
+            else:
+                self.held.lost[table_id] = mismatch
         return usable
 
     def truncated(self, oid: int, named: frozenset[int]) -> list[tuple[ProjectionRoute, Target]]:
@@ -349,7 +352,7 @@ class RelationRoutes:
         for publish in self._publishes_once:
             table = self.projections.tables[publish.target_oid]
             columns = tuple(c.name for c in table.columns if publish.publishes(c))
-            projection = self.projections.stored(table, columns)
+            projection = self.projections.stored(table, columns, publish.masks)
             encoder = self._builder.encoder(projection, columns)
             try:
                 self._builder.target(publish.subscription, projection, encoder, frozenset(), {})

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from gateway.definitions.model import FilterClause, Operation, Plan
 from gateway.envelope.envelope import EnvelopeEncoder
+from gateway.envelope.masking import masked_columns, row_mask
 from gateway.routing.build.projections import Projection
 from gateway.routing.build.topics import Addresses
 from gateway.routing.row.projection_route import ProjectionRoute
@@ -28,14 +29,16 @@ class RouteBuilder:
     def encoder(self, projection: Projection, layout: Sequence[str]) -> EnvelopeEncoder:
         """Return the encoder of `projection` for tuples with columns `layout`."""
         position = {name: index for index, name in enumerate(layout)}
+        indexes = [position[column.name] for column in projection.columns]
+        hash_key = self._settings.hash_key
         return EnvelopeEncoder(
             projection.target.schema,
             projection.target.name,
-            projection.columns,
+            masked_columns(projection.columns, projection.masks, hash_key),
             key=projection.key,
             identity=projection.identity,
             replica_identity=projection.replica_identity.value,
-            indexes=[position[column.name] for column in projection.columns],
+            indexes=indexes,
             types=self._settings.types,
         )
 
@@ -72,20 +75,24 @@ class RouteBuilder:
         layout: Sequence[str],
     ) -> ProjectionRoute:
         """Return the route to `targets` of tuples of `relation` with columns `layout`."""
-        quarantine = None
+        columns, masks, quarantine, mask = projection.columns, projection.masks, None, None
+        if masks:
+            mask = row_mask(columns, encoder.indexes, masks, self._settings.hash_key)
         if self._addresses.errors is not None:
             quarantine = Quarantine(
                 self._addresses.errors,
                 relation,
                 (projection.target.schema, projection.target.name),
-                [(column.name, layout.index(column.name)) for column in projection.columns],
+                [(column.name, layout.index(column.name)) for column in columns],
                 projection.identity,
+                mask,
             )
         return ProjectionRoute(
             encoder,
             projection.target.oid,
             targets,
             projection.order,
+            mask=mask,
             tombstones=self._settings.tombstones,
             quarantine=quarantine,
         )

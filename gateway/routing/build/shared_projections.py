@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.definitions.model import Operation, Publish
+from gateway.definitions.model import Masks, Operation, Publish
 from gateway.envelope.envelope import EnvelopeEncoder
 from gateway.routing.build.projections import Projection
 from gateway.routing.build.route_builder import RouteBuilder
@@ -37,7 +37,7 @@ class SharedProjections:
         self._names = names
         self._asking = asking
         self._shared: dict[
-            tuple[int, tuple[str, ...]], tuple[Projection, EnvelopeEncoder, list[Target]]
+            tuple[int, tuple[str, ...], Masks], tuple[Projection, EnvelopeEncoder, list[Target]]
         ] = {}
 
     def add(self, publish: Publish, projection: Projection) -> None:
@@ -49,7 +49,8 @@ class SharedProjections:
             TransientError: the registry cannot be reached.
         """
         names, filters = self._names, self._filters
-        key = (projection.target.oid, tuple(column.name for column in projection.columns))
+        columns = tuple(column.name for column in projection.columns)
+        key = (projection.target.oid, columns, projection.masks)
         if key not in self._shared:
             self._shared[key] = (projection, self._builder.encoder(projection, names), [])
         projection, encoder, targets = self._shared[key]

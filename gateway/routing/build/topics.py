@@ -86,7 +86,13 @@ class Addresses:
         if settings.quarantined:
             name = error_topic(settings.gateway)
             prefix = self._register(f"{name}-value", avro_schemas.load("error"))
-            self.errors = ErrorTopic(name, prefix, settings.quarantined, self.most_bytes(name))
+            self.errors = ErrorTopic(
+                name,
+                prefix,
+                settings.quarantined,
+                self.most_bytes(name),
+                hides_values=settings.has_masks,
+            )
 
     def marker(self, subscription: str, value: bytes, headers: list[Header]) -> Record:
         """Return the record of a marker."""

@@ -229,8 +229,10 @@ class _Decisions:
 def _projection(
     compiled: ModuleType, route: ProjectionRoute, decisions: _Decisions
 ) -> layouts.Projection | None:
-    """Return the route as C reads it; None if C lacks a conversion or a canonical form."""
+    """Return the route as C reads it; None if C lacks a conversion, a canonical form or a mask."""
     encoder = route.encoder
+    if route.mask is not None:
+        return None
     schema, position = (
         encoder.schema,
         {f.name: index for f, index in zip(encoder.schema.fields, encoder.indexes, strict=True)},

@@ -3,7 +3,8 @@
 A `gateway.routing.row.relation_route.RelationRoute` is prepared when a Relation message arrives. It
 has a `ProjectionRoute` for each projection of the row (target table and columns), which has a
 `Target` for each subscription. A row is split once, and encoded once per projection if a target
-receives it. All functions append to `out` and never touch the clock, the log or a lock.
+receives it. Filters see the row as it is; it is masked before anything is made of it. All functions
+append to `out` and never touch the clock, the log or a lock.
 
 Unpublishable changes are detected on the way, at almost no cost to other rows: a filter or an
 encoder raises, and the exact size of a record is computed only near the limit.
@@ -20,6 +21,7 @@ from gateway.core.records import Header, Record
 from gateway.definitions.model import Operation
 from gateway.envelope.canonical import partition_of
 from gateway.envelope.envelope import EMPTY_ARRAY, EnvelopeEncoder, SourcePrefix
+from gateway.envelope.masking import RowMask
 from gateway.pgoutput.messages import UNCHANGED
 from gateway.routing.row.quarantine import Quarantine, UnfitChange, check_size, check_value
 from gateway.routing.row.targets import Candidates, Row, Target
@@ -52,6 +54,7 @@ class ProjectionRoute:
         encode_key: Tuple -> Avro key; None if the table has no key.
         canonical: Tuple -> bytes that are equal if the keys are, for the choice of the partition;
             None if all topics have one partition.
+        mask: Tuple -> the same with masked values; None if no column is masked.
         unchanged: Tuple -> Avro array of the published columns that are UNCHANGED.
         quarantine: Destination of changes that cannot be published; None if these raise.
         surely_fits: Size in bytes of key and of value up to which no record can be too large.
@@ -67,6 +70,7 @@ class ProjectionRoute:
         "encode_row",
         "encoder",
         "inserting",
+        "mask",
         "order",
         "quarantine",
         "surely_fits",
@@ -86,6 +90,7 @@ class ProjectionRoute:
         targets: Sequence[Target],
         order: CollectionOrder,
         *,
+        mask: RowMask | None,
         tombstones: bool,
         quarantine: Quarantine | None = None,
     ) -> None:
@@ -98,6 +103,7 @@ class ProjectionRoute:
         self.encode_row = encoder.encode_row
         self.encode_old = encoder.encode_old
         self.encode_key = encoder.encode_key
+        self.mask = mask
         self.unchanged = encoder.encode_unchanged
         self.value = encoder.value
         # The hash is needed only for topics with several partitions.
@@ -117,6 +123,7 @@ class ProjectionRoute:
         """Publish an INSERT, or a copied row, to the targets whose filter it passes."""
         # Hot loop: `draft` and `emit` inlined for the only record that an INSERT can become.
         made = False
+        shown = row
         for target, passes in self.inserting.of(row):
             try:
                 if passes is not None and not passes(row):
@@ -124,21 +131,23 @@ class ProjectionRoute:
                 if tx.has_origin and target.skips_origins:
                     continue
                 if not made:
+                    if self.mask is not None:
+                        shown = self.mask(row)
                     if tx.large:
-                        self.check_values(row)
+                        self.check_values(shown)
                     seq = tx.seq
                     op = tx.insert_op
-                    key = None if self.encode_key is None else self.encode_key(row)
+                    key = None if self.encode_key is None else self.encode_key(shown)
                     body = self.value(
                         op,
                         None,
-                        self.encode_row(row),
+                        self.encode_row(shown),
                         self._prefix if self._prefix_of is tx else self.prefix(tx),
                         lsn,
                         seq,
                         tx.total_order,
                         self.order.count,
-                        EMPTY_ARRAY if UNCHANGED not in row else self.lost(row, tx),
+                        EMPTY_ARRAY if UNCHANGED not in shown else self.lost(shown, tx),
                     )
                     headers = tx.headers.make(lsn, seq, op)
                     large = self.may_be_large(key, body)
@@ -146,7 +155,7 @@ class ProjectionRoute:
                 counter = target.counter
                 partition = 0
                 if self.canonical is not None:
-                    partition = partition_of(self.canonical(row), counter.partitions)
+                    partition = partition_of(self.canonical(shown), counter.partitions)
                 record = (
                     counter.topic,
                     partition,
@@ -183,7 +192,10 @@ class ProjectionRoute:
                     continue
                 drafts = made.get(action)
                 if drafts is None:
-                    drafts = made[action] = self.draft_update(action, old, full, new, lsn, tx)
+                    before = None if old is None else self.shown(old)
+                    drafts = made[action] = self.draft_update(
+                        action, before, full, self.shown(new), lsn, tx
+                    )
                 self.emit(drafts, target, action, tx, out)
             except UnfitError as error:
                 change = UnfitChange(b"u", old, full, new, lsn)
@@ -201,7 +213,7 @@ class ProjectionRoute:
                 if passes is not None and not passes(old):
                     continue
                 if drafts is None:
-                    drafts = self.draft_delete(old, full, lsn, tx.seq, tx)
+                    drafts = self.draft_delete(self.shown(old), full, lsn, tx.seq, tx)
                 self.emit(drafts, target, Action.DELETE, tx, out)
             except UnfitError as error:
                 change = UnfitChange(b"d", old, full, None, lsn)
@@ -233,6 +245,10 @@ class ProjectionRoute:
         target.counter.others += len(partitions)
         target.counter.truncates += is_reported
 
+    def shown(self, row: Row) -> Row:
+        """Return the row as it may leave the gateway."""
+        return row if self.mask is None else self.mask(row)
+
     def draft_update(
         self,
         action: Action,
@@ -242,7 +258,7 @@ class ProjectionRoute:
         lsn: int,
         tx: TransactionState,
     ) -> list[Draft]:
-        """Make the records of an UPDATE; two halves if the key changes."""
+        """Make the records of an UPDATE, from masked rows; two halves if the key changes."""
         if action is Action.DELETE:
             assert old is not None  # without an old row, nothing can leave the filter
             return self.draft_delete(old, full, lsn, tx.seq, tx)
@@ -280,7 +296,10 @@ class ProjectionRoute:
         tx: TransactionState,
         rekey: bytes | None = None,
     ) -> list[Draft]:
-        """Make a ``d`` record and, if tombstones are on and the table has a key, its tombstone."""
+        """Make a ``d`` record and, if tombstones are on and the table has a key, its tombstone.
+
+        `old` is masked.
+        """
         if tx.large and full:
             self.check_values(old)
         before = self.encode_row(old) if full else self.encode_old(old)
@@ -301,7 +320,7 @@ class ProjectionRoute:
         *,
         rekey: bytes | None = None,
     ) -> Draft:
-        """Encode one record with the key of `keyed`."""
+        """Encode one record with the key of `keyed`; the rows are masked."""
         if tx.large and after is not None:
             self.check_values(after)
         key = None if self.encode_key is None else self.encode_key(keyed)

@@ -10,13 +10,14 @@ topic.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from gateway.core.errors import RecordSizeError, UnfitError, UnfitKind
 from gateway.core.records import Header, Record, wire_size
 from gateway.definitions.model import FilterClause
 from gateway.envelope.markers import encode_error
+from gateway.envelope.masking import RowMask
 from gateway.pgoutput.messages import UNCHANGED, LogicalMessage
 from gateway.routing.row.targets import Row
 from gateway.routing.row.transaction_state import TransactionState
@@ -50,12 +51,14 @@ class ErrorTopic:
         prefix: Prefix of its values in Confluent's wire format.
         kinds: Kinds of unpublishable changes that go there.
         most_bytes: Maximum size of a record, as `gateway.core.records.wire_size` counts it.
+        hides_values: Whether reasons quote no values.
     """
 
     name: str
     prefix: bytes
     kinds: Collection[UnfitKind]
     most_bytes: int
+    hides_values: bool = False
 
     def message(
         self,
@@ -147,12 +150,13 @@ class Quarantine:
         table: Schema and name of the table that it is published as.
         columns: Name and tuple index of each published column.
         identity: Names of the replica identity's columns.
+        mask: Mask of the rows, or None.
 
     Attributes:
         kinds: Kinds of unpublishable changes that go there.
     """
 
-    __slots__ = ("_columns", "_identity", "_relation", "_table", "_topic", "kinds")
+    __slots__ = ("_columns", "_identity", "_mask", "_relation", "_table", "_topic", "kinds")
 
     def __init__(
         self,
@@ -161,6 +165,7 @@ class Quarantine:
         table: tuple[str, str],
         columns: Sequence[tuple[str, int]],
         identity: Collection[str],
+        mask: RowMask | None = None,
     ) -> None:
         self.kinds = topic.kinds
         self._topic = topic
@@ -168,6 +173,7 @@ class Quarantine:
         self._table = table
         self._columns = columns
         self._identity = frozenset(identity)
+        self._mask = mask
 
     def record(
         self,
@@ -179,10 +185,17 @@ class Quarantine:
     ) -> Record:
         """Make the record of `change` for a subscription with the combined `filters`."""
         headers = tx.headers.make(change.lsn, tx.seq, change.op)
+        reason = error.reason
+        if self._mask is not None:
+            old, new = (None if r is None else self._mask(r) for r in (change.old, change.new))
+            change = replace(change, old=old, new=new)
+        if self._topic.hides_values or self._mask is not None:
+            # The reason may quote values, and PostgreSQL's text in the message others than quoted.
+            reason = f"SQLSTATE {error.sqlstate}" if error.sqlstate else error.message
         for most in _MOST_OF_A_VALUE:
             if most != 0 and self._least_bytes(change, most) > self._topic.most_bytes:
                 continue  # too large without being encoded
-            value = self._value(error, subscription, filters, change, tx, most)
+            value = self._value(error, reason, subscription, filters, change, tx, most)
             if wire_size(None, value, headers) <= self._topic.most_bytes:
                 break
         return (self._topic.name, 0, None, value, headers)
@@ -204,6 +217,7 @@ class Quarantine:
     def _value(
         self,
         error: UnfitError,
+        reason: str,
         subscription: str,
         filters: Sequence[FilterClause],
         change: UnfitChange,
@@ -224,7 +238,7 @@ class Quarantine:
             relation=self._relation,
             op=change.op.decode(),
             effect=_EFFECTS[change.op],
-            reason=error.reason[:cut],
+            reason=reason[:cut],
             sqlstate=error.sqlstate,
             filters=[(clause.publication, clause.text[:cut]) for clause in filters],
             key=self._texts(identified, self._identity, most, omitted) if keyed else None,

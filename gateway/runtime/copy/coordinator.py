@@ -200,7 +200,7 @@ class TableCopier:
         records: list[Record] = []
         for copy in job.copies:
             if job.part:  # it was ready all the time
-                self._states.set(copy, progress=job.copy.progress, asked=None)
+                self._states.set(copy, progress=job.progress_of(copy), asked=None)
             else:
                 definition = fingerprint_of(self._plan, copy)
                 records += self._mark(job, lsn, [copy], state="ready", definition=definition)
@@ -260,7 +260,7 @@ class TableCopier:
         records = []
         for copy in job.copies if copies is None else copies:
             state = self._states.set(
-                copy, consistent_point=lsn, progress=job.copy.progress, **changes
+                copy, consistent_point=lsn, progress=job.progress_of(copy), **changes
             )
             records.append(
                 self._routes.addresses.marker(copy.subscription, encode_copy(state), headers)
@@ -272,7 +272,7 @@ class TableCopier:
             # One that has to start over has lost its progress for good.
             is_held = (copy.subscription, copy.target_oid) in self._routes.held.reasons
             if not is_held and not self._states.is_schema_refused(copy):
-                self._states.set(copy, progress=job.copy.progress)
+                self._states.set(copy, progress=job.progress_of(copy))
 
     def _report_progress(self, job: CopyJob) -> None:
         now = time.monotonic()

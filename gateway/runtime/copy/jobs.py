@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from gateway.copy import ChunkedCopy, Front
+from gateway.copy import ChunkedCopy, Front, Progress
 from gateway.definitions.model import Plan, Table, TableCopy
 from gateway.definitions.tables.keys import key_of
 from gateway.routing.build.relation_routes import RelationRoutes
@@ -87,6 +87,17 @@ class CopyJob:
         self.records_per_row = len(self.copies)
         self._counted = {counter.subscription: counter.copied for counter in self._counters()}
 
+    def progress_of(self, copy: TableCopy) -> Progress:
+        """Return the progress to commit for one of `copies`.
+
+        Without its keys where the subscription masks one of their columns: after a restart, such a
+        copy begins again.
+        """
+        progress = self.copy.progress
+        if all(name not in self.route.key for name, _ in copy.masks):
+            return progress
+        return Progress(complete=progress.ready, rows=progress.rows)
+
     def pop_published(self, subscription: str) -> int:
         """Return how many rows a subscription has been sent since the last call."""
         now = sum(c.copied for c in self._counters() if c.subscription == subscription)
@@ -152,8 +163,10 @@ def make_jobs(plan: Plan, states: CopyStates, routes: RelationRoutes) -> Iterato
             route = routes.copy_route(copies, key_of(table, copies[0].columns) or ())
         part = (state.asked or "") if state.state == "ready" else ""
         narrow, by_key = _narrow(copies, routes.filters, route.key)
-        source = ChunkSource(table, route.columns, route.key, part, narrow, by_key)
-        chunked = ChunkedCopy(source.key_positions, state.progress)
+        masked = any(copy.masked_as for copy in copies)
+        source = ChunkSource(table, route.columns, route.key, part, narrow, by_key, masked)
+        progress = state.progress if state.progress.started else Progress()
+        chunked = ChunkedCopy(source.key_positions, progress)
         routes.watch(route, chunked, whole=() if part else copies)
         front = Front(chunked.request())
         yield CopyJob(table, tuple(copies), route, source, chunked, front, part=part)

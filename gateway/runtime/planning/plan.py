@@ -37,10 +37,17 @@ from gateway.definitions.ddl.effects import (
     untouched,
 )
 from gateway.definitions.groups import only_group
+from gateway.definitions.masks import PlannedMasks, with_masks
 from gateway.definitions.model import Catalog, Definitions, Fault, Plan, Table, TableId
 from gateway.definitions.sql.parser import parse_definitions
 from gateway.definitions.tables.listed import Listed
-from gateway.definitions.tables.remembered import known_tables, oids_of, recall, texts_of
+from gateway.definitions.tables.remembered import (
+    known_tables,
+    masked_before,
+    oids_of,
+    recall,
+    texts_of,
+)
 from gateway.definitions.tables.retired import with_retired
 from gateway.definitions.tables.shape import unseen_changes
 from gateway.observe import event
@@ -64,11 +71,15 @@ _KEY_LOOK_S: Final = 1.0
 _KEYS: Final = 4
 
 
-def read_definitions(settings: Settings) -> Definitions:
+def read_definitions(settings: Settings, *, masks: bool = True) -> Definitions:
     """Read and parse the definitions file; of a group only its subscriptions.
 
+    Args:
+        settings: The configuration.
+        masks: Whether masks belong to them; who needs names alone needs no key of ``hash``.
+
     Raises:
-        ConfigError: the file cannot be read.
+        ConfigError: the file cannot be read, or a mask is of no subscription.
         DefinitionError: it does not parse, or uses something that is not supported.
     """
     path = settings.definitions.file
@@ -88,7 +99,15 @@ def read_definitions(settings: Settings) -> Definitions:
             key="definitions.file",
             hint="add a line like: CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p;",
         )
-    return only_group(definitions, settings.source.groups, settings.group)
+    chosen = only_group(definitions, settings.source.groups, settings.group)
+    if not masks:
+        return chosen
+    return with_masks(
+        chosen,
+        settings.columns.masks,
+        settings.columns.hash_key,
+        defined=[subscription.name for subscription in definitions.subscriptions],
+    )
 
 
 def read_plan(
@@ -160,6 +179,10 @@ def _vetted(
         key = (subscription, table.schema, table.name)
         return holds and (key in published or not listed.has(subscription, table))
 
+    masked = masked_before(states) if definitions.masks else ()
+    # A table whose description is lost could have got another name: then none may be unknown.
+    described = all(s.taken for s in states if s.state not in ("held", "missing"))
+    streamed = watermark is not None and watermark.end_lsn != ZERO_LSN
     found = dict(faults)
     while True:
         plan = make_plan(
@@ -169,6 +192,8 @@ def _vetted(
             faults=found,
             prefix=settings.source.slot,
             missing_identity=settings.definitions.missing_identity,
+            masked=masked,
+            accepted=same and streamed and described,
         )
         plan = replace(plan, types=settings.types)
         noticed = find_faults(settings, connection, plan, states, rights=rights) if holds else {}
@@ -201,7 +226,7 @@ def recalled_plan(
         TransientError: the connection is gone.
     """
     states = [_checked(connection, state) for state in watermark.copies]
-    return recall(
+    recalled = recall(
         plan,
         states,
         existing_relations(connection, oids_of(states)),
@@ -209,6 +234,16 @@ def recalled_plan(
         and definitions.fingerprint == watermark.definitions,
         exactly=reports_ddl,
     )
+    if not definitions.masks:
+        return recalled
+    masks = PlannedMasks(definitions, Catalog(recalled.tables, {}), masked_before(states))
+    publishes = (
+        masks.restored(p, recalled.tables[p.target_oid])
+        if (p.subscription, p.relation_oid) in recalled.earlier
+        else p
+        for p in recalled.publishes
+    )
+    return replace(recalled, publishes=tuple(publishes))
 
 
 def _checked(connection: psycopg.Connection, state: CopyState) -> CopyState:

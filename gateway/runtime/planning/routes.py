@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
+from typing import Final
 
 import psycopg
 
@@ -21,6 +23,10 @@ from gateway.source.session.connection import ServerFacts
 from gateway.source.stream.options import wants_binary
 
 __all__ = ["Outside", "relation_routes", "routing_settings"]
+
+_LOST_KEY: Final = secrets.token_hex(32)
+"""In place of a key that is no longer configured while the stream has rows that are to be hashed:
+anybody could try values with an empty one."""
 
 
 def relation_routes(
@@ -100,5 +106,7 @@ def routing_settings(
         server_filters=settings.filters.server == "on",
         system_identifier=facts.system_identifier,
         slot=settings.source.slot,
+        hash_key=(settings.columns.hash_key or _LOST_KEY).encode(),
+        has_masks=bool(settings.columns.masks),
         muted=topics.muted,
     )

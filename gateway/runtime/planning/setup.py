@@ -225,7 +225,8 @@ def published_before(
 ) -> Watermark | None:
     """Return the watermark of this slot in Kafka, if the plan depends on it; reading takes time.
 
-    It does if a table is held or the definitions are refused: the published tables decide then.
+    It does if a table is held or the definitions are refused: the published tables decide then. It
+    does with masks as well, since a table keeps them under another name.
 
     Raises:
         DefinitionError: the definitions cannot be served.
@@ -233,7 +234,7 @@ def published_before(
     """
     refused: DefinitionError | None = None
     try:
-        if not read_plan(settings, connection, definitions).held:
+        if not read_plan(settings, connection, definitions).held and not definitions.masks:
             return None
     except DefinitionError as error:
         refused = error
@@ -251,7 +252,7 @@ def published_before(
         watermark = recovered.watermark
         if watermark is not None:
             watermark = replace(watermark, copies=released(watermark.copies, recovered.requests))
-    if refused is not None and (watermark is None or not watermark.copies):
+    if refused is not None and watermark is None:
         raise refused
     return watermark
 

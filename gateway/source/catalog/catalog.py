@@ -16,7 +16,7 @@ from gateway.definitions.model import Catalog, Column, Definitions, Table
 from gateway.pgtypes.binary import TypeInfo
 from gateway.source.catalog.filter_text import refuse_generated_columns
 from gateway.source.catalog.resolver import DefinitionLookup
-from gateway.source.catalog.tables import describe_column, describe_table
+from gateway.source.catalog.tables import describe_column, describe_table, read_parents
 from gateway.source.catalog.types import TypeReader
 from gateway.source.session.connection import classify_server_error
 
@@ -72,6 +72,7 @@ def read_catalog(
             publishes_generated=connection.info.server_version >= 180000,
             missing=tuple((*name, why) for name, why in reader.missing.items()),
             broken=reader.broken,
+            parents=read_parents(connection) if definitions.masks else {},
         )
         if not catalog.publishes_generated:
             refuse_generated_columns(catalog, definitions)

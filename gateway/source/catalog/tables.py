@@ -20,6 +20,7 @@ __all__ = [
     "describe_table",
     "estimated_rows",
     "existing_relations",
+    "read_parents",
     "read_shaped_tables",
     "read_tables",
     "read_tables_by_oid",
@@ -44,6 +45,11 @@ _TABLES: Final = """
     FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
     WHERE c.oid = ANY(%s) AND c.relkind IN ('r', 'p')
     ORDER BY n.nspname, c.relname""".replace("$tree", tree_of("c.oid"))
+
+_PARENTS: Final = """
+    SELECT i.inhrelid, pg_catalog.array_agg(i.inhparent ORDER BY i.inhseqno)
+    FROM pg_catalog.pg_inherits AS i JOIN pg_catalog.pg_class AS c ON c.oid = i.inhrelid
+    WHERE c.relkind = 'r' AND NOT c.relispartition GROUP BY i.inhrelid"""
 
 _COLUMNS: Final = """
     SELECT a.attrelid, a.attname, a.attnum, a.atttypid, a.atttypmod,
@@ -236,6 +242,15 @@ def read_shaped_tables(connection: _Connection, oids: Iterable[int]) -> dict[int
     tables = read_tables_by_oid(connection, oids)
     shapes = read_shapes(connection, tables)
     return {oid: replace(table, shape=shapes.get(oid)) for oid, table in tables.items()}
+
+
+def read_parents(connection: _Connection) -> dict[int, tuple[int, ...]]:
+    """Return the tables from which each table inherits that is no partition, by OID.
+
+    Raises:
+        psycopg.Error: the server refuses, or is gone.
+    """
+    return {oid: tuple(parents) for oid, parents in connection.execute(_PARENTS)}
 
 
 def describe_table(connection: _Connection, oid: int) -> Table | None:

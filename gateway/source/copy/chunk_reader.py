@@ -26,7 +26,7 @@ from gateway.copy import Chunk, ChunkRequest, CopiedRow, Key, Snapshot
 from gateway.copy.lines import key_of_line, split_copy_line
 from gateway.core.background import OnWait, keep_waiting
 from gateway.core.closing import Closing
-from gateway.core.errors import TransientError
+from gateway.core.errors import GatewayError, TransientError
 from gateway.core.lsn import Lsn, parse_lsn
 from gateway.definitions.model import Table
 from gateway.source.copy import queries as narrowing
@@ -81,6 +81,7 @@ class ChunkSource:
         narrow: Filters, on `columns`, of which one is true for every row of a range that anybody
             wants; empty: all are wanted. Only with a key.
         by_key: Whether they read nothing but the key.
+        masked: Whether a subscription masks columns of the table.
     """
 
     table: Table
@@ -89,6 +90,7 @@ class ChunkSource:
     where: str = ""
     narrow: tuple[str, ...] = ()
     by_key: bool = True
+    masked: bool = False
 
     def __post_init__(self) -> None:
         assert set(self.key) <= set(self.columns)
@@ -98,6 +100,10 @@ class ChunkSource:
     def key_positions(self) -> tuple[int, ...]:
         """Positions of the key columns in a row."""
         return tuple(self.columns.index(name) for name in self.key)
+
+    def error(self, error: psycopg.Error, *, conditions: bool) -> GatewayError:
+        """Convert an error of the server while the rows are read, see `copy_error`."""
+        return copy_error(error, self.table, conditions=conditions, masked=self.masked)
 
 
 class ChunkReader(Closing):
@@ -221,9 +227,7 @@ class ChunkReader(Closing):
             self._connection.execute("COMMIT")
             insert_lsn, shape, files_now = self._row(_AFTER, doing, about)
         except psycopg.Error as error:
-            raise copy_error(
-                error, source.table, conditions=bool(source.where or source.narrow)
-            ) from None
+            raise source.error(error, conditions=bool(source.where or source.narrow)) from None
         check_shape(table, shape)
         if files != files_now:
             # Rewritten or truncated, a table looks empty to an older snapshot.
@@ -248,7 +252,7 @@ class ChunkReader(Closing):
             with guarded(self._connection, source.table):
                 last, rows = self._border(source, listed(columns), where, limit)
         except psycopg.Error as error:
-            raise copy_error(error, source.table, conditions=bool(source.where)) from None
+            raise source.error(error, conditions=bool(source.where)) from None
         return replace(request, last=last, rows=rows)
 
     def narrows(self, source: ChunkSource) -> bool:
@@ -267,9 +271,8 @@ class ChunkReader(Closing):
                 ]
         except psycopg.Error as error:
             if self._connection.closed:
-                raise copy_error(
-                    error, source.table, conditions=bool(source.where or source.narrow)
-                ) from None
+                conditions = bool(source.where or source.narrow)
+                raise source.error(error, conditions=conditions) from None
             return False
         return bool(wanted <= _WORTH * every)
 

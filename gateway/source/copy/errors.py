@@ -73,13 +73,16 @@ def check_shape(table: Table, shape: Sequence[str]) -> None:
         raise TableChanged(f"copying {table}: its columns are not those of the plan any more")
 
 
-def copy_error(error: psycopg.Error, table: Table, *, conditions: bool) -> GatewayError:
+def copy_error(
+    error: psycopg.Error, table: Table, *, conditions: bool, masked: bool = False
+) -> GatewayError:
     """Convert an error of the server while a table is read.
 
     Args:
         error: As psycopg raised it.
         table: The table that is read.
         conditions: Whether the read has conditions on its rows.
+        masked: Whether the table has masked columns, whose values the server's text may quote.
     """
     doing = f"copying {table}"
     text = error.diag.message_primary or str(error)
@@ -89,14 +92,15 @@ def copy_error(error: psycopg.Error, table: Table, *, conditions: bool) -> Gatew
             hint="ALTER ROLE ... BYPASSRLS for the role of source.dsn; the stream of changes "
             "is not subject to row security either",
         )
+    shown = f"SQLSTATE {error.sqlstate}" if masked and error.sqlstate else text
     if error.sqlstate == "55000" and "restricted" in text:
         if table.kind == "p" and "foreign" in text:
             return TableUnreadable(
-                f"{doing}: one of its partitions is a foreign table, which is not read: {text}",
+                f"{doing}: one of its partitions is a foreign table, which is not read: {shown}",
                 hint="publish its other partitions, or detach that one",
             )
-        return TableChanged(f"{doing}: it is no table any more: {text}")
-    altered = f"{doing}: it was altered since the definitions were read: {text}"
+        return TableChanged(f"{doing}: it is no table any more: {shown}")
+    altered = f"{doing}: it was altered since the definitions were read: {shown}"
     if error.sqlstate in ("42P01", "3F000"):
         # Not `TableGone`: the name may be back before anybody has looked at the catalog.
         return TableChanged(altered)
@@ -104,16 +108,16 @@ def copy_error(error: psycopg.Error, table: Table, *, conditions: bool) -> Gatew
         error.sqlstate, detail=error.diag.message_detail, hint=error.diag.message_hint
     )
     if conditions and (too_long or (error.sqlstate or "").startswith(_OF_CONDITIONS)):
-        return ConditionError(f"{doing}: the condition on its rows fails: {text}")
+        return ConditionError(f"{doing}: the condition on its rows fails: {shown}")
     if error.sqlstate == "42703":
         return TableChanged(altered)
     is_other_file = error.sqlstate == "58P01" and not _TABLE_FILE.search(text)
     if error.sqlstate in _OF_TABLES and not is_other_file:
         # Elsewhere they are transient, or concern the WAL.
         return TableUnreadable(
-            f"{doing}: {text} (SQLSTATE {error.sqlstate})", hint=_OF_TABLES[error.sqlstate]
+            f"{doing}: {shown} (SQLSTATE {error.sqlstate})", hint=_OF_TABLES[error.sqlstate]
         )
-    found = classify_server_error(error.sqlstate, text, doing=doing)
+    found = classify_server_error(error.sqlstate, shown, doing=doing)
     if isinstance(found, FatalError):
         return TableUnreadable(found.message, hint=found.hint)
     return found

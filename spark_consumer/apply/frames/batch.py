@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,7 +13,6 @@ from spark_consumer.formats.commit_metadata import Commit, Found
 from spark_consumer.formats.protocol import Table
 from spark_consumer.kafka.layout import ColumnPlan
 from spark_consumer.kafka.schema_epochs import Epoch
-from spark_consumer.spark.tuning import gather
 
 __all__ = ["Batch", "next_serial"]
 
@@ -28,13 +25,11 @@ class Batch:
         table: The table.
         columns: Published columns of the table.
         epoch: Epoch of the changes.
-        changed: The changes; see `spark_consumer.kafka.decode`.
+        changed: The changes; see `spark_consumer.kafka.decode`. They can be read several times.
         commit: Metadata of the commit.
         found: The table before the commit; None if it does not exist.
         empty: Whether the table's rows are removed first.
         recreate: Whether, with `empty`, its columns are replaced, too.
-        small: Whether `changed` is on the driver, and the session tuned for that. A large batch's
-            changes are stored by the executors, as they are read several times.
         frontiers: Greatest keys of tables.
     """
 
@@ -46,25 +41,12 @@ class Batch:
     found: Found | None
     empty: bool
     recreate: bool
-    small: bool
     frontiers: Frontiers
 
     @cached_property
     def size(self) -> int | None:
         """Size of the table in bytes; None when not known."""
         return self.table.bytes()
-
-    @contextmanager
-    def kept(self) -> Iterator[DataFrame]:
-        """Cache the changes for repeated reads; those of a large batch are stored already."""
-        if not self.small:
-            yield self.changed
-            return
-        changed = self.changed.persist()
-        try:
-            yield changed
-        finally:
-            changed.unpersist()
 
     def named(self, rows: DataFrame) -> DataFrame:
         """Return the rows in `v` as rows of the table, with its columns' comments."""
@@ -74,10 +56,6 @@ class Batch:
                 for c in self.columns
             )
         )
-
-    def at_hand(self, outcome: DataFrame) -> DataFrame:
-        """Return a frame for repeated reads, on the driver when the batch is small."""
-        return gather(outcome, self.table.spark) if self.small and not self.empty else outcome
 
     def append(self, rows: DataFrame) -> None:
         """Append rows, given in `v`; replace the table's rows when it is emptied."""

@@ -19,7 +19,7 @@ from spark_consumer.fold.keyed import fold_keyed
 from spark_consumer.formats.changes import KeyedChanges, same_key
 from spark_consumer.kafka.layout import KeyLayout
 from spark_consumer.names import quoted
-from spark_consumer.spark.tuning import FEW, INTERPRETED, stored, tuned
+from spark_consumer.spark.tuning import FEW, stored
 
 __all__ = ["Keyed"]
 
@@ -51,15 +51,12 @@ class Keyed:
     @cached_property
     def folded(self) -> DataFrame:
         """See `Rows`."""
-        return self._batch.at_hand(self._fold())
-
-    def _fold(self) -> DataFrame:
         batch = self._batch
         fields = [column.field for column in batch.columns]
         if batch.epoch.moves:
-            with batch.kept() as changed:
-                return fold_key_changes(changed, fields, None if batch.empty else self._target())
-        if not batch.small and self._key_profile.are_distinct:
+            there = None if batch.empty else self._target()
+            return fold_key_changes(batch.changed, fields, there)
+        if self._key_profile.are_distinct:
             every = ", ".join(f"'{field}'" for field in fields)
             sent = F.expr(f"array_except(array({every}), unsent)").alias("sent")
             made = F.expr("op = 'put'").alias("made")
@@ -67,8 +64,8 @@ class Keyed:
         return fold_keyed(batch.changed, fields)
 
     def are_new_as_they_are(self) -> bool:
-        """Whether no key comes twice, and none is in the table. Folding is cheaper when small."""
-        return not self._batch.small and self._are_all_new(self._batch.changed.select("k"))
+        """See `Rows`."""
+        return self._are_all_new(self._batch.changed.select("k"))
 
     def are_outright(self, written: Callable[[list[str]], DataFrame]) -> bool:
         """See `Rows`."""
@@ -107,7 +104,7 @@ class Keyed:
         """Yield the outcome for repeated reads, bounds on the keys, and aggregates over them."""
         batch = self._batch
         # Not by persist: Delta refuses a source that it finds in the cache.
-        as_it_is = batch.small or (not batch.epoch.moves and self._key_profile.are_distinct)
+        as_it_is = not batch.epoch.moves and self._key_profile.are_distinct
         with nullcontext(folded) if as_it_is else stored(folded) as source:
             bounds = self._bounds.condition(self._answer(source))
             known = as_it_is or batch.epoch.moves
@@ -126,7 +123,6 @@ class Keyed:
                 puts=answer["puts"],
                 partial=answer["partial"],
                 changes=batch.epoch.changes,
-                small=batch.small,
             )
             return batch.table.upsert(changes, batch.commit, batch.found)
 
@@ -152,7 +148,7 @@ class Keyed:
 
     @cached_property
     def _key_profile(self) -> _KeyProfile:
-        """Aggregate all keys of a batch that is not small."""
+        """Aggregate all keys of the batch."""
         # The counts are right when each key comes once.
         alone = (
             F.count("*").alias("count"),
@@ -173,11 +169,10 @@ class Keyed:
     def _answer(self, folded: DataFrame) -> Row:
         """Return the answer to `Bounds` for the keys of the batch."""
         batch = self._batch
-        if self._answered is None and not batch.small and not batch.epoch.moves:
+        if self._answered is None and not batch.epoch.moves:
             self._answered = self._key_profile.answer
         if self._answered is None:
-            with tuned(folded.sparkSession, INTERPRETED) if batch.small else nullcontext():
-                self._answered = self._counts(folded, *self._bounds.aggregates())
+            self._answered = self._counts(folded, *self._bounds.aggregates())
         assert self._answered is not None
         return self._answered
 

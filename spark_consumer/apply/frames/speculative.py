@@ -1,4 +1,4 @@
-"""Speculative decoding of a large batch in one pass, by guessed schemas.
+"""Speculative decoding of a batch in one pass, by guessed schemas.
 
 Which schemas a batch has, and whether all of its records are there, is known when it has been read;
 reading and decoding again is what costs most then. The records are therefore decoded as if they

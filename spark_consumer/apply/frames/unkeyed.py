@@ -52,9 +52,8 @@ class Multiset:
             )
             for side in ("v", "b")
         )
-        with self._batch.kept() as changed:
-            target = None if self._batch.empty else self._target()
-            return self._batch.at_hand(fold_multiset(changed, new, old, target))
+        target = None if self._batch.empty else self._target()
+        return fold_multiset(self._batch.changed, new, old, target)
 
     def appended(self, folded: DataFrame) -> DataFrame:
         """See `Rows`."""

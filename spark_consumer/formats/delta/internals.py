@@ -24,7 +24,7 @@ from spark_consumer.formats.commit_metadata import Commit, Version
 from spark_consumer.formats.delta.session import APPLICATION, outrun
 from spark_consumer.names import quoted
 from spark_consumer.spark.failures import TableTransientError
-from spark_consumer.spark.tuning import INTERPRETED, tuned
+from spark_consumer.spark.tuning import INTERPRETED, SMALL_QUERIES, tuned
 
 __all__ = ["Candidates", "DeletedRows", "Draft", "PrivateLog"]
 
@@ -230,7 +230,7 @@ class Draft:
         self._mode = modes.Overwrite if empty else modes.Append
         self._actions = self._overwrite(rows, recreate=recreate) if empty else self._append(rows)
         if deleted is not None:
-            with tuned(spark) if deleted.few else nullcontext():
+            with tuned(spark, SMALL_QUERIES) if deleted.few else nullcontext():
                 self._actions = self._actions.concat(self._marked(snapshot, deleted))
 
     def _append(self, rows: DataFrame) -> Any:

@@ -75,7 +75,7 @@ def _mark(table: DeltaTable, changes: KeyedChanges, commit: Commit, found: Found
     assert table.private is not None
     source = changes.source.alias("s")
     keys = source.select("k", F.expr(NEEDS_ROW).alias("need"))
-    if changes.small or changes.changes <= _BROADCAST_KEYS:
+    if changes.changes <= _BROADCAST_KEYS:
         keys = F.broadcast(keys)
     # The row itself is read only where the batch does not have all of it.
     columns = [f"t.{quoted(c.name)}" for c in changes.columns] if changes.partial else []

@@ -37,7 +37,7 @@ FORMATS: dict[str, Callable[[], TableFormat]] = {
 def play(table: Direct, records: int, chance: random.Random, way: str) -> None:
     """Apply in random cuts, going back to an earlier record now and then, with new appliers.
 
-    The first batch is applied as a large one, those after it as small ones.
+    The first batch is applied in frames.
     """
     held = way == "by the driver"
     batches = 12 if held else 2
@@ -45,7 +45,7 @@ def play(table: Direct, records: int, chance: random.Random, way: str) -> None:
     first = 0
     # The last round has nothing new.
     for cut in [*cuts, records]:
-        table.apply(cut, first=first, small=cut != cuts[0], held=held)
+        table.apply(cut, first=first, held=held and cut != cuts[0])
         first = chance.choice([cut, chance.randrange(cut)])
     assert table.held == (batches - 1 if held else 0)
 

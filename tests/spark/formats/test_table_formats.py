@@ -53,7 +53,7 @@ def upsert(spark: SparkSession, table: Table, value: int, serial: int, found: Fo
         f"SELECT struct({value}L AS id) AS k, 'put' AS action, struct({value}L AS id) AS v,"
         " array('id') AS sent, false AS made"
     )
-    changes = KeyedChanges(source, [ID], [ID], "TRUE", 0, 1, 0, 1, small=False)
+    changes = KeyedChanges(source, [ID], [ID], "TRUE", 0, 1, 0, 1)
     assert table.upsert(changes, commit(serial), found) == 0
 
 

@@ -7,12 +7,15 @@ import secrets
 import threading
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from spark_consumer.apply.driver import writer as small_writer
 from spark_consumer.cli import main
+from spark_consumer.formats.delta import merge
 from spark_consumer.job.job import run
 from spark_consumer.settings import ConsumerSettings
 from tests.support.spark.kafka_topics import RegisteredSchemas, Topics
@@ -29,9 +32,9 @@ TEXT = 4000
 LIMIT = "spark.driver.maxResultSize"
 
 
-@pytest.fixture
+@contextmanager
 def little_room(spark: SparkSession) -> Iterator[None]:
-    """Spark refuses to bring to the driver what is more than one and a half transactions."""
+    """Let Spark refuse to bring the keys of more than one transaction to the driver."""
     # The session's own way to set it comes too late, the scheduler reads it for each stage.
     context: Any = spark.sparkContext._jsc
     conf = context.sc().conf()
@@ -43,45 +46,50 @@ def little_room(spark: SparkSession) -> Iterator[None]:
         conf.set(LIMIT, before)
 
 
-@pytest.mark.usefixtures("little_room")
 def test_a_cut_that_fails_for_its_size_is_taken_in_halves(
     spark: SparkSession,
     kafka: str,
     registry: str,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # Keys are looked for in the table by a join with them, for which each task gets all of them.
+    monkeypatch.setattr(small_writer, "SMALL_TABLE_BYTES", -1)
+    monkeypatch.setattr(merge, "VECTOR_BYTES", -1)
     ids = RegisteredSchemas(registry)
     name = f"s{uuid.uuid4().hex[:8]}"
     topics = Topics(kafka, ids, name)
-    table = TableTopic(ids, f"{name}.public.t", COLUMNS, ["a"], table="t")
+    table = TableTopic(ids, f"{name}.public.t", COLUMNS, ["b"], table="t")
     for topic in (table.topic, topics.marker_topic):
         topics.create(topic)
+    keys = [secrets.token_hex(TEXT // 2) for _ in range(2 * ROWS)]
     table.truncate(0x90, 0, snapshot="first")
-    for lsn in (0x100, 0x200):
-        for key in range(ROWS):
-            text = secrets.token_hex(TEXT // 2)
-            table.change("c", lsn - 8, key + 1, after={"a": lsn + key, "b": text})
-        topics.commit([table], [{"kind": "PROGRESS", "end_lsn": lsn}])
+    for key in keys:
+        table.change("r", 0x90, 0, after={"a": 0, "b": key})
+    topics.commit([table], [{"kind": "PROGRESS", "end_lsn": 0x100}])
     settings = ConsumerSettings(
         kafka={"bootstrap.servers": kafka},
         registry_url=registry,
         warehouse=str(tmp_path),
         checkpoint=str(tmp_path / "checkpoint"),
         subscriptions=(name,),
-        # So that Spark applies it: the driver reads few records itself, and has no such limit.
-        delta_private="never",
         available_now=True,
     )
+    assert run(settings, spark, stopping=threading.Event()) == 0
+    for lsn, some in ((0x200, keys[:ROWS]), (0x300, keys[ROWS:])):
+        for number, key in enumerate(some):
+            table.change("u", lsn - 8, number + 1, after={"a": lsn, "b": key})
+        topics.commit([table], [{"kind": "PROGRESS", "end_lsn": lsn}])
 
-    with caplog.at_level(logging.INFO, "spark_consumer"):
+    with caplog.at_level(logging.INFO, "spark_consumer"), little_room(spark):
         assert run(settings, spark, stopping=threading.Event()) == 0
 
     cuts = [text for text in caplog.messages if text.startswith("cut applied")]
-    assert [text.split()[3] for text in cuts] == ["end_lsn=0/100", "end_lsn=0/200"]
+    assert [text.split()[3] for text in cuts] == ["end_lsn=0/200", "end_lsn=0/300"]
     assert sum(text.startswith("retrying") for text in caplog.messages) == 1
     rows = spark.read.format("delta").load(str(tmp_path / name / "public" / "t"))
-    assert rows.count() == 2 * ROWS
+    assert rows.groupBy("a").count().orderBy("a").collect() == [(0x200, ROWS), (0x300, ROWS)]
 
 
 def test_a_large_cut_is_read_in_as_many_pieces_as_the_configuration_says(

@@ -58,7 +58,7 @@ class GatewayProject:
         lines = []
         for table, values in tables.items():
             lines.append(f"[{table}]")
-            lines += [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in values.items()]
+            lines += [f"{json.dumps(key)} = {_toml(value)}" for key, value in values.items()]
         path = self.folder / "pgsluice.toml"
         _replace(path, "\n".join(lines) + "\n")
         return path
@@ -226,6 +226,13 @@ def _replace(path: Path, text: str) -> None:
     new = path.with_name(f"{path.name}.{threading.get_ident()}")
     new.write_text(text, encoding="utf-8")
     new.replace(path)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        entries = (f"{json.dumps(key)} = {_toml(one)}" for key, one in value.items())
+        return f"{{{', '.join(entries)}}}"
+    return json.dumps(value)
 
 
 def _is_copied(status: str) -> bool:

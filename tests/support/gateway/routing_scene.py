@@ -16,6 +16,7 @@ from gateway.definitions.model import (
     ALL_OPERATIONS,
     Column,
     FilterClause,
+    Masks,
     Operation,
     Plan,
     Publish,
@@ -90,6 +91,7 @@ def publish(
     target: int | None = None,
     operations: frozenset[Operation] = ALL_OPERATIONS,
     columns: tuple[str, ...] | None = None,
+    masks: Masks = (),
 ) -> Publish:
     target = relation if target is None else target
     clauses: tuple[FilterClause, ...] = ()
@@ -98,7 +100,7 @@ def publish(
     filters: dict[Operation, tuple[FilterClause, ...]] = {
         o: clauses for o in operations if o is not Operation.TRUNCATE
     }
-    return Publish(subscription, relation, target, operations, filters, columns)
+    return Publish(subscription, relation, target, operations, filters, columns, masks=masks)
 
 
 def relation_of(shown: Table, oid: int | None = None) -> Relation:
@@ -180,6 +182,8 @@ class Gateway:
         schemas: Schemas | None = None,
         copies: Sequence[TableCopy] = (),
         types: TypesTable | None = None,
+        hash_key: bytes = b"",
+        has_masks: bool = False,
     ) -> None:
         self.schemas = schemas or Schemas()
         names = dict.fromkeys(p.subscription for p in publishes)
@@ -207,6 +211,8 @@ class Gateway:
             quarantined=frozenset(quarantined),
             most_bytes=most_bytes or {},
             types=types or TypesTable(),
+            hash_key=hash_key,
+            has_masks=has_masks,
         )
         catalog = binary or NoCatalog()
         self.plan = plan

@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Any
 from spark_consumer.apply.applier import Applier
 from spark_consumer.apply.driver.records import HeldRecords
 from spark_consumer.apply.driver.writer import NotSmallError
-from spark_consumer.apply.frames.large import Learnt
+from spark_consumer.apply.frames.guessed import Learnt
 from spark_consumer.formats.commit_metadata import Found
 from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.formats.protocol import TableFormat
-from spark_consumer.kafka.batch_profile import survey
 from spark_consumer.kafka.decode import wire
 from spark_consumer.kafka.markers import Marker, Range
 from spark_consumer.kafka.position import Share, TopicState, share
 from spark_consumer.names import part, table_folder
-from spark_consumer.spark.tuning import gather, tuned
 from tests.support.spark.records import Record, TableTopic, frame
 
 if TYPE_CHECKING:
@@ -56,14 +54,13 @@ class Direct:
         upto: int | None = None,
         *,
         first: int = 0,
-        small: bool = True,
         held: bool = True,
         lost: int = 0,
     ) -> Found | None:
         """Apply a cut: the records up to `upto` that the table does not have.
 
         Markers stand at `first`, at `upto` and where the table is. The first `lost` of the records
-        do not arrive. A small cut is applied by the driver if `held`, and if that is possible.
+        do not arrive. The cut is applied by the driver if `held`, and if that is possible.
         """
         placed = self._placed()
         upto = len(placed) if upto is None else upto
@@ -82,7 +79,7 @@ class Direct:
         ]
         read = frame(spark, records[lost:])
         try:
-            if small and held:
+            if held:
                 done = applier.apply_held(table, found, wanted, self._held(spark, read))
                 self.held += 1
                 return done
@@ -93,17 +90,9 @@ class Direct:
         finally:
             self.skipped += applier.skipped
             applier.skipped = 0
-        cut = wire(read)
-        if not small:
-            done = applier.apply_large(table, found, wanted, cut)
-            self.skipped += applier.skipped
-            return done
-        with tuned(spark):
-            whole = gather(cut, spark)
-            surveyed = survey(whole).get(self._topic.topic)
-            done = applier.apply_frame(table, found, wanted, whole, surveyed, small=True)
-            self.skipped += applier.skipped
-            return done
+        done = applier.apply_frame(table, found, wanted, wire(read))
+        self.skipped += applier.skipped
+        return done
 
     def _held(self, spark: SparkSession, read: DataFrame) -> HeldRecords:
         jvm: Any = spark._jvm

@@ -39,6 +39,35 @@ def test_a_text_that_is_too_long_is_the_condition_s_fault() -> None:
     assert isinstance(copy_error(error, TABLE, conditions=False), TransientError)
 
 
+def test_an_error_of_a_condition_quotes_no_value_of_a_masked_table() -> None:
+    error = psycopg.errors.InvalidTextRepresentation('invalid input syntax: "secret"')
+
+    plain = copy_error(error, TABLE, conditions=True)
+    masked = copy_error(error, TABLE, conditions=True, masked=True)
+
+    assert plain.message.endswith('invalid input syntax: "secret"')
+    assert masked.message == "copying public.t: the condition on its rows fails: SQLSTATE 22P02"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        psycopg.errors.UndefinedTable,
+        psycopg.errors.UndefinedColumn,
+        psycopg.errors.ConfigurationLimitExceeded,
+        psycopg.errors.ObjectNotInPrerequisiteState,
+        psycopg.errors.DataCorrupted,
+    ],
+)
+def test_no_error_of_a_copy_quotes_a_value_of_a_masked_table(kind: type[psycopg.Error]) -> None:
+    error = kind('restricted: "secret"')
+
+    assert "secret" in copy_error(error, TABLE, conditions=False).message
+    masked = copy_error(error, TABLE, conditions=False, masked=True)
+    assert "secret" not in masked.message
+    assert f"SQLSTATE {error.sqlstate}" in masked.message
+
+
 @pytest.mark.parametrize(
     ("sqlstate", "detail", "hint", "expected"),
     [

@@ -1,4 +1,4 @@
-"""Large shares: decoded as they are read, and written at once if they only insert rows.
+"""Shares whose content is guessed: decoded as they are read, and written at once if all is new.
 
 The content of a share is a guess until it has been read: the schemas are those of the share before,
 or of its first records; and what brought only new rows goes on to. The guess is checked before
@@ -28,7 +28,7 @@ from spark_consumer.kafka.records import FrameRecords
 from spark_consumer.kafka.registry import Schemas
 from spark_consumer.kafka.schema_epochs import Epoch
 
-__all__ = ["Applied", "Large", "Learnt"]
+__all__ = ["Applied", "GuessedShares", "Learnt"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ class Applied:
     skipped: int
 
 
-class Large:
-    """Applier of large shares whose content can be guessed.
+class GuessedShares:
+    """Applier of shares whose content can be guessed.
 
     Args:
         schemas: Writer schemas by ID.
@@ -164,7 +164,6 @@ class Large:
             found,
             empty=begins,
             recreate=begins,
-            small=False,
             frontiers=self._learnt.frontiers,
         )
 

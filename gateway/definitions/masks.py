@@ -1,0 +1,294 @@
+"""Masks of columns: the tables that each is for, and the columns that cannot have it. Pure.
+
+A mask must not be lost without notice: it is for the partitions and child tables of the table that
+it names, stays with a table that is renamed and with a partition that is detached, and is refused
+if it fits no table or column.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from gateway.core.errors import ConfigError, DefinitionError
+from gateway.definitions.model import (
+    Catalog,
+    Column,
+    Definitions,
+    MaskedBefore,
+    Masks,
+    Publish,
+    Table,
+    TableId,
+)
+from gateway.definitions.tables.keys import key_of
+from schemas.settings.masks import Mask, read_mask
+
+__all__ = ["PlannedMasks", "have_same_masks", "reused_name", "with_masks", "without_masks"]
+
+_TEXTS: Final = frozenset({19, 25, 1042, 1043})
+"""OIDs of name, text, char(n) and varchar."""
+_KEY_ID: Final = b"pgsluice: digest of the key of hash"
+_KEY_ID_DIGITS: Final = 16
+
+
+def with_masks(
+    definitions: Definitions,
+    masks: Mapping[str, str],
+    hash_key: str | None,
+    *,
+    defined: Collection[str],
+) -> Definitions:
+    """Return `definitions` with the masks of its subscriptions.
+
+    Args:
+        definitions: Parsed definitions, those of one group where there are groups.
+        masks: ``[columns] masks``.
+        hash_key: ``[columns] hash_key``.
+        defined: Names of all subscriptions of the file.
+
+    Raises:
+        ConfigError: a mask names no subscription, or one whose tables have no copy, with which
+            their masks are remembered; or ``hash`` has no key.
+    """
+    for name in masks:
+        if not any(name.startswith(f"{subscription}.") for subscription in defined):
+            raise ConfigError(
+                f"{name!r} names no subscription",
+                key="columns.masks",
+                hint=f"defined are {', '.join(sorted(defined))}",
+            )
+    chosen: dict[str, Mask] = {}
+    for name, text in masks.items():
+        owners = [s for s in definitions.subscriptions if name.startswith(f"{s.name}.")]
+        if not all(subscription.copy_data for subscription in owners):
+            raise ConfigError(
+                f"{name!r} is for a subscription with copy_data = false",
+                key="columns.masks",
+                hint="without a copy nothing tells a renamed table or column from a new one: set "
+                "copy_data = true, or leave the column out with a column list",
+            )
+        if owners:
+            chosen[name] = read_mask(text)
+    if hashed := [name for name, mask in chosen.items() if mask.kind == "hash"]:
+        if hash_key is None:
+            raise ConfigError(
+                f"is required by the mask of {hashed[0]}",
+                key="columns.hash_key",
+                hint="make one with `openssl rand -hex 32`, and name its file in "
+                "PGSLUICE_COLUMNS__HASH_KEY_FILE",
+            )
+        key_id = hmac.digest(hash_key.encode(), _KEY_ID, "sha256").hex()[:_KEY_ID_DIGITS]
+        chosen |= {name: replace(chosen[name], key_id=key_id) for name in hashed}
+    if not chosen:
+        return definitions
+    written = json.dumps(sorted((name, str(mask), mask.key_id) for name, mask in chosen.items()))
+    digest = hashlib.sha256(written.encode()).hexdigest()
+    return replace(definitions, masks=chosen, fingerprint=f"{definitions.fingerprint}.{digest}")
+
+
+def have_same_masks(fingerprint: str, other: str) -> bool:
+    """Whether the definitions of two fingerprints have the same masks."""
+    return fingerprint.partition(".")[2] == other.partition(".")[2]
+
+
+def without_masks(fingerprint: str) -> str:
+    """Return the fingerprint that the same definitions have without masks."""
+    return fingerprint.partition(".")[0]
+
+
+class PlannedMasks:
+    """Masks of the definitions, by subscription and table.
+
+    Args:
+        definitions: Parsed definitions.
+        catalog: Catalog as read for them.
+        before: Masks of the tables that were published already.
+    """
+
+    def __init__(
+        self, definitions: Definitions, catalog: Catalog, before: Collection[MaskedBefore]
+    ) -> None:
+        self._masks = definitions.masks
+        self._catalog = catalog
+        self._before = before
+        self._columns = {(table.subscription, table.oid): table.columns for table in before}
+        self._named: dict[TableId, dict[str, Mask]] = {}
+        self._earlier: dict[TableId, dict[str, None]] = defaultdict(dict)
+        for table in before:
+            for oid in table.relations:
+                self._earlier[table.subscription, oid] |= dict.fromkeys(table.names)
+
+    def on(self, subscription: str, table: Table, columns: Collection[str]) -> Masks:
+        """Return the masks of those of `columns` that have one."""
+        named = self._of(subscription, table)
+        return tuple(
+            (column.name, named[column.name])
+            for column in table.columns
+            if column.name in named and column.name in columns
+        )
+
+    def masked(self, publish: Publish, table: Table) -> Publish:
+        """Return `publish` with the masks of its columns; `table` is its target."""
+        if not self._of(publish.subscription, table):
+            return publish
+        names = [column.name for column in table.columns if publish.publishes(column)]
+        return replace(publish, masks=self.on(publish.subscription, table, names))
+
+    def masked_as(self, subscription: str, table: Table) -> tuple[str, ...]:
+        """Return the names of the tables whose masks `table` has, the nearest last."""
+        return tuple(
+            name
+            for name in (self._names(subscription, table) if self._masks else ())
+            if any(mask.startswith(f"{subscription}.{name}.") for mask in self._masks)
+        )
+
+    def restored(self, publish: Publish, table: Table) -> Publish:
+        """Return how a relation was published, with its present masks in addition to those.
+
+        Those of columns that `table` does not have any more stay: rows can still have them.
+        """
+        masks = dict(publish.masks) | dict(self.masked(publish, table).masks)
+        return replace(publish, masks=tuple(masks.items()))
+
+    def unknown(self, targets: Mapping[str, Mapping[int, Table]]) -> Iterator[DefinitionError]:
+        """Yield an error for each mask of a table that its subscription does not have.
+
+        Args:
+            targets: Tables of each subscription, by OID.
+        """
+        missing = [f"{schema}.{name}" for schema, name, _ in self._catalog.missing]
+        named = {
+            f"{subscription}.{name}."
+            for subscription, tables in targets.items()
+            for names in (missing, *(self._names(subscription, one) for one in tables.values()))
+            for name in names
+        }
+        named |= {f"{table.subscription}.{name}." for table in self._before for name in table.names}
+        for name in self._masks:
+            if not name.startswith(tuple(named)):
+                yield DefinitionError(
+                    f"the mask of {name} is for a table that its subscription does not have",
+                    hint="it is named subscription.schema.table.column in [columns] masks, under "
+                    "publish_via_partition_root with the root as the table; if the table was "
+                    "renamed, rename it there as well, or its values are published",
+                )
+
+    def problems(
+        self, subscription: str, table: Table, columns: Collection[str]
+    ) -> Iterator[DefinitionError]:
+        """Yield the faults of the masks of a table that is published with `columns`."""
+        named = self._of(subscription, table)
+        if not named:
+            return
+        by_name = {column.name: column for column in table.columns}
+        key = key_of(table, columns) or ()
+        before = self._columns.get((subscription, table.oid), {})
+        if (reused := reused_name(before, table.columns, named)) is not None:
+            yield DefinitionError(
+                f'column "{reused[0]}" of table "{table}" has no mask for subscription '
+                f'"{subscription}": it was masked as "{reused[1]}", which is another column now',
+                hint="mask it in [columns] masks under its new name as well",
+            )
+        for name, mask in named.items():
+            fault = _fault_of(by_name.get(name), mask, is_key=name in key)
+            if fault is not None:
+                why, hint = fault
+                yield DefinitionError(
+                    f'cannot mask column "{name}" of table "{table}" by {mask} for subscription '
+                    f'"{subscription}": {why}',
+                    hint=hint,
+                )
+
+    def computed(self, publishes: Iterable[Publish]) -> Iterator[str]:
+        """Yield a warning for each published column that may show a masked one's values."""
+        seen: set[TableId] = set()
+        for publish in publishes if self._masks else ():
+            table_id = (publish.subscription, publish.target_oid)
+            table = self._catalog.tables[publish.target_oid]
+            if table_id in seen or not (named := self._of(publish.subscription, table)):
+                continue
+            seen.add(table_id)
+            for column in table.columns:
+                if column.generated and publish.publishes(column) and column.name not in named:
+                    yield (
+                        f'column "{column.name}" of table "{table}" has no mask for subscription '
+                        f'"{publish.subscription}": PostgreSQL computes it from other columns, '
+                        "perhaps from masked ones"
+                    )
+
+    def _of(self, subscription: str, table: Table) -> Mapping[str, Mask]:
+        """Return the masks by column, also for absent columns; that of the nearest name counts."""
+        if not self._masks:
+            return {}
+        found = self._named.get((subscription, table.oid))
+        if found is None:
+            found = self._named[subscription, table.oid] = {}
+            for name in self._names(subscription, table):
+                prefix = f"{subscription}.{name}."
+                found |= {
+                    column.removeprefix(prefix): mask
+                    for column, mask in self._masks.items()
+                    if column.startswith(prefix)
+                }
+        return found
+
+    def _names(self, subscription: str, table: Table) -> Collection[str]:
+        """Return the names of a table and of those above it, the nearest last.
+
+        Names of earlier come first: their masks are for columns that have none by a present name.
+        """
+        family = dict.fromkeys((table.oid, *table.ancestors))
+        above = list(family)
+        while above:
+            more = (p for oid in above for p in self._catalog.parents.get(oid, ()))
+            above = [oid for oid in dict.fromkeys(more) if oid not in family]
+            family |= dict.fromkeys(above)
+        names: dict[str, None] = {}
+        for oid in reversed(family):
+            names |= self._earlier.get((subscription, oid), {})
+        present = [str(self._catalog.tables.get(oid, table)) for oid in reversed(family)]
+        return [*(name for name in names if name not in present), *dict.fromkeys(present)]
+
+
+def reused_name(
+    before: Mapping[int, str], columns: Collection[Column], masked: Collection[str]
+) -> tuple[str, str] | None:
+    """Return a column that has lost its mask since another one has its name, and that name.
+
+    Args:
+        before: Earlier names of columns, by ``attnum``.
+        columns: Columns of the table now.
+        masked: Names that have masks.
+    """
+    names = {column.name for column in columns}.intersection(masked)
+    for column in columns:
+        was = before.get(column.attnum)
+        if was is not None and was in names and column.name not in masked:
+            return column.name, was
+    return None
+
+
+def _fault_of(column: Column | None, mask: Mask, *, is_key: bool) -> tuple[str, str] | None:
+    """Return why a column cannot have a mask, and a hint; None if it can."""
+    if column is None:
+        return (
+            "there is no such column",
+            "if it was renamed, rename it in [columns] masks as well, or its values are published",
+        )
+    if is_key and mask.kind != "hash":
+        return (
+            "it is part of the key, and rows with different keys would become one",
+            "mask it by hash, or leave it out of the publication with a column list",
+        )
+    is_text = column.base_type_oid in _TEXTS or (
+        column.type_kind == "b" and column.type_name.rpartition(".")[2] == "citext"
+    )
+    if mask.kind == "truncate" and not is_text:
+        return f"its type is {column.type_name}, no text", "mask it by hash or null"
+    return None

@@ -1,0 +1,130 @@
+"""Tables with values that must not be seen, and a search for them in all that a gateway writes."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterator
+from datetime import date
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka.schema_registry import SchemaRegistryClient
+
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import Connection
+
+__all__ = [
+    "KEY",
+    "ROW",
+    "VARIABLE",
+    "assert_hidden",
+    "hashed",
+    "key_file",
+    "source",
+    "written",
+]
+
+VARIABLE = "PGSLUICE_COLUMNS__HASH_KEY_FILE"
+
+KEY = "a key of the tests, of forty characters."
+TABLES = """
+CREATE TABLE people (ssn text PRIMARY KEY, name text, mail varchar(80), born date, salary int,
+    level int, code char(8));
+ALTER TABLE people REPLICA IDENTITY FULL;
+CREATE TABLE notes (id text PRIMARY KEY, body text, n int);
+ALTER TABLE notes ALTER body SET STORAGE EXTERNAL;
+CREATE TABLE bag (secret text, n int);
+ALTER TABLE bag REPLICA IDENTITY FULL;
+"""
+ROW = """
+INSERT INTO people SELECT 'ssn-secret-' || n, 'name-secret-' || n, 'mail-secret-' || n % 2,
+    '9999-12-31', 1987654321, 1, 'CD-' || n
+FROM generate_series({0}, {1}) AS n;
+INSERT INTO notes SELECT 'note-secret-' || n, repeat('life-secret-' || n || ' ', 800), 1
+FROM generate_series({0}, {1}) AS n;
+"""
+SALARY, BORN = 1987654321, date(9999, 12, 31)
+
+
+def forms(number: int) -> list[bytes]:
+    """A number in Avro, in PostgreSQL's binary format, and as text."""
+    avro = BytesIO()
+    fastavro.schemaless_writer(avro, "int", number)
+    return [avro.getvalue(), number.to_bytes(4, "big"), b"%d" % number]
+
+
+SECRETS = (
+    *(b"-secret", b"CD-", b"9999-12-31"),
+    *forms(SALARY),
+    *forms((BORN - date(1970, 1, 1)).days),
+    *forms((BORN - date(2000, 1, 1)).days),
+)
+"""Parts of the masked values, of four bytes and more, in every form that a record could have."""
+
+
+def hashed(text: str) -> str:
+    """The definition, by Python's own modules."""
+    return hmac.new(KEY.encode(), text.encode(), hashlib.sha256).hexdigest()
+
+
+@pytest.fixture
+def source(database: Database) -> Iterator[Connection]:
+    with database.connect() as connection:
+        connection.execute(TABLES.encode())
+        yield connection
+
+
+@pytest.fixture
+def key_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "hash.key"
+    path.write_text(f"{KEY}\n")
+    monkeypatch.setenv(VARIABLE, str(path))
+    return path
+
+
+def written(kafka: str, registry: str, slot: str) -> dict[str, bytes]:
+    """All bytes of all of the gateway's topics, open and aborted transactions too, and schemas."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka,
+            "group.id": f"all-{slot}",
+            "isolation.level": "read_uncommitted",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+    )
+    found: dict[str, bytes] = {}
+    try:
+        topics = consumer.list_topics(timeout=60).topics
+        for name in sorted(name for name in topics if name.startswith(slot)):
+            places = [TopicPartition(name, p, OFFSET_BEGINNING) for p in topics[name].partitions]
+            consumer.assign(places)
+            pieces, ended = [], 0
+            while ended < len(places):
+                message = consumer.poll(60)
+                assert message is not None, f"{name} does not end"
+                if message.error() is not None:
+                    ended += 1
+                    continue
+                headers: Any = message.headers() or []
+                pieces += [message.key() or b"", message.value() or b""]
+                pieces += [value or b"" for _, value in headers]
+            found[name] = b"\n".join(pieces)
+    finally:
+        consumer.close()
+    client = SchemaRegistryClient({"url": registry})
+    for subject in client.get_subjects():
+        if subject.startswith(slot):
+            schema = client.get_latest_version(subject).schema.schema_str
+            found[f"subject {subject}"] = (schema or "").encode()
+    return found
+
+
+def assert_hidden(found: dict[str, bytes]) -> None:
+    for name, data in found.items():
+        assert [secret for secret in SECRETS if secret in data] == [], name
