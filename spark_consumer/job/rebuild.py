@@ -8,6 +8,7 @@ records can be read again, or by its next copy.
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -44,6 +45,8 @@ _log: Final = logger(__name__)
 _TRIES: Final = 4
 _BACK_OFF_S: Final = 1.0
 _PRUNE_CUTS: Final = 100
+_GARBAGE_RECORDS: Final = 10_000
+"""Number of records whose cuts may remain in memory. Looking for them takes a tenth of a second."""
 
 
 class Rebuild:
@@ -74,6 +77,7 @@ class Rebuild:
         stopping: threading.Event,
     ) -> None:
         self._stopping = stopping
+        self._uncollected = 0
         self.subscription = subscription
         self._settings = settings
         self._spark = spark.newSession()
@@ -188,6 +192,18 @@ class Rebuild:
             time.monotonic() - begun,
         )
         self._maintain()
+        self._collect_garbage(batch.records())
+
+    def _collect_garbage(self, records: int) -> None:
+        """Let the JVM forget the records of cuts, now and then.
+
+        It keeps each object that Python knows, and one whose methods were called is in a cycle of
+        references, for which Python looks too rarely.
+        """
+        self._uncollected += records
+        if self._uncollected >= _GARBAGE_RECORDS:
+            gc.collect()
+            self._uncollected = 0
 
     def _maintain(self) -> None:
         """Maintain the tables when due, and store a manifest with their versions."""

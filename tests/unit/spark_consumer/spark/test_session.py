@@ -57,3 +57,11 @@ def test_spark_submit_has_set_everything_else(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
 
     assert made(spark__executor__memory="1g") == {"spark.executor.memory": "1g"}
+
+
+def test_the_jvm_of_one_process_gives_memory_back_unless_told_otherwise() -> None:
+    assert "-XX:G1PeriodicGCInterval=" in made()["spark.driver.extraJavaOptions"]
+
+    own = made(spark__driver__extraJavaOptions="-XX:+UseSerialGC")
+
+    assert own["spark.driver.extraJavaOptions"] == "-XX:+UseSerialGC"
