@@ -9,6 +9,7 @@ once, on the state for which it was meant.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Protocol
 
@@ -32,7 +33,7 @@ from spark_consumer.kafka.position import Position, Share
 from spark_consumer.kafka.records import FrameRecords, TopicRecords
 from spark_consumer.kafka.registry import Schemas
 from spark_consumer.kafka.schema_epochs import Epoch, cut_epochs
-from spark_consumer.spark.tuning import query_settings, tuned
+from spark_consumer.spark.tuning import cached, query_settings, tuned
 
 __all__ = ["Applier", "EpochWriter"]
 
@@ -184,7 +185,13 @@ class Applier:
         return self.apply(table, found, share, records, records.survey(), self._held)
 
     def apply_frame(
-        self, table: Table, found: Found | None, share: Share, records: DataFrame
+        self,
+        table: Table,
+        found: Found | None,
+        share: Share,
+        records: DataFrame,
+        *,
+        small: bool,
     ) -> Found:
         """Apply a share like `apply`, by queries of Spark; read its records once if possible.
 
@@ -193,13 +200,18 @@ class Applier:
             found: Current state of the table; None if it does not exist.
             share: Share to apply.
             records: Wire frame of the share.
+            small: Whether the records are few and small.
 
         Raises:
             ContractError: the records are not those that the markers promise.
             TableError: the table cannot hold them.
         """
-        size = None if found is None else table.bytes()
-        with tuned(self.spark, query_settings(share.records(), size)):
+        with ExitStack() as stack:
+            if small:
+                size = 0 if found is None else table.bytes()
+                stack.enter_context(tuned(self.spark, query_settings(size)))
+                # One read, whatever is asked of them, and one file for each commit.
+                records = stack.enter_context(cached(records.coalesce(1)))
             applied = self._guessed.apply(table, found, share, records)
             if applied is None:
                 held = survey(records).get(share.topic)

@@ -1,7 +1,8 @@
 """Application of batches to the tables of one subscription, from cut to cut.
 
-A batch has a share for each table that changed in it. Small shares are read together and brought to
-the driver, a large one is read alone; tables are written in parallel, each in a session of its own.
+A batch has a share for each table that changed in it. Small shares are read together by the driver,
+those that are left to Spark one by one; tables are written in parallel, each in a session of its
+own.
 A table that fails is held with the reason, and the others continue; it is released once the missing
 records can be read again, or by its next copy.
 """
@@ -24,7 +25,7 @@ from spark_consumer.formats.commit_metadata import Found
 from spark_consumer.formats.protocol import TableFormat
 from spark_consumer.job.maintenance import Maintenance
 from spark_consumer.job.marker_batches import MarkerBatch, batch_markers
-from spark_consumer.job.planner import Planner
+from spark_consumer.job.planner import Planner, Task
 from spark_consumer.job.subscriber_tables import SubscriberTables
 from spark_consumer.job.workers import Workers
 from spark_consumer.kafka.decode import read_offsets
@@ -46,7 +47,9 @@ _TRIES: Final = 4
 _BACK_OFF_S: Final = 1.0
 _PRUNE_CUTS: Final = 100
 _GARBAGE_RECORDS: Final = 10_000
-"""Number of records whose cuts may remain in memory. Looking for them takes a tenth of a second."""
+"""Number of records whose objects may remain in memory. To find them takes a tenth of a second."""
+_TABLE_RECORDS: Final = 100
+"""Number of records that leave as many objects as the application of a share itself."""
 
 
 class Rebuild:
@@ -192,15 +195,14 @@ class Rebuild:
             time.monotonic() - begun,
         )
         self._maintain()
-        self._collect_garbage(batch.records())
 
-    def _collect_garbage(self, records: int) -> None:
-        """Let the JVM forget the records of cuts, now and then.
+    def _collect_garbage(self, tasks: Sequence[Task]) -> None:
+        """Let the JVM forget the objects of applied shares, now and then.
 
         It keeps each object that Python knows, and one whose methods were called is in a cycle of
         references, for which Python looks too rarely.
         """
-        self._uncollected += records
+        self._uncollected += sum(_TABLE_RECORDS + task.share.records() for task in tasks)
         if self._uncollected >= _GARBAGE_RECORDS:
             gc.collect()
             self._uncollected = 0
@@ -362,7 +364,10 @@ class Rebuild:
         tables: dict[str, TableState] = {}
         with self.figures.phase("plan"):
             tasks, holds = self._planner.plan(self.manifest, markers, topics, last=last)
-        done = self._workers.apply(tasks, last=last)
+        try:
+            done = self._workers.apply(tasks, last=last)
+        finally:
+            self._collect_garbage(tasks)
         self.figures.skipped = self._workers.skipped
         for name, outcome in done.items():
             if isinstance(outcome, Found):

@@ -93,14 +93,14 @@ class Workers:
         done: dict[str, Found | Hold] = {}
         with ThreadPoolExecutor(self._settings.parallel_tables) as pool:
             small = [task for task in tasks if is_small(task.share.records())]
-            left = [task for task in tasks if not is_small(task.share.records())]
+            left = [(task, False) for task in tasks if not is_small(task.share.records())]
             for group in groups(small):
                 with self._figures.phase("read"):
                     records = self._read(group)
                 unread = [task for task in group if task.share.topic not in records]
                 if unread:
                     _log.info("records are left to Spark to read: tables=%d", len(unread))
-                left += unread
+                left += [(task, False) for task in unread]
                 pairs = [
                     (task, records[task.share.topic])
                     for task in group
@@ -115,12 +115,17 @@ class Workers:
                         # Its text may have a value of a row.
                         kind = type(outcome.__cause__).__name__
                         _log.debug("left to Spark: table=%s cause=%s", task.name, kind)
-                        left.append(_rest(task, outcome.reached))
+                        left.append((_rest(task, outcome.reached), True))
                     else:
                         done[task.name] = self._tables.failed(task.name, outcome, last=last)
             with self._figures.phase("apply"):
-                applied = pool.map(lambda task: self._in_frames(task, last=last), left)
-                done |= zip((task.name for task in left), applied, strict=True)
+                applied = list(pool.map(lambda one: self._in_frames(one[0], small=one[1]), left))
+            for (task, _), outcome in zip(left, applied, strict=True):
+                done[task.name] = (
+                    outcome
+                    if isinstance(outcome, Found)
+                    else self._tables.failed(task.name, outcome, last=last)
+                )
         return done
 
     def _read(self, tasks: Sequence[Task]) -> dict[str, HeldRecords]:
@@ -151,22 +156,19 @@ class Workers:
 
         return self._guarded(apply)
 
-    def _in_frames(self, task: Task, *, last: bool) -> Found | Hold:
-        """Apply a share by queries of Spark."""
+    def _in_frames(self, task: Task, *, small: bool) -> Found | Exception:
+        """Apply a share by queries of Spark; `small` is as for `Applier.apply_frame`."""
         applier = self._appliers.get()
 
         def apply() -> Found:
             table = self._tables.table(applier.spark, task.name)
             frame = wire(read_shares(applier.spark, self._settings, [task.share]))
-            return applier.apply_frame(table, task.found, task.share, frame)
+            return applier.apply_frame(table, task.found, task.share, frame, small=small)
 
         try:
-            outcome = self._guarded(apply)
+            return self._guarded(apply)
         finally:
             self._appliers.put(applier)
-        if isinstance(outcome, Found):
-            return outcome
-        return self._tables.failed(task.name, outcome, last=last)
 
     def _guarded(self, apply: Callable[[], Found]) -> Found | Exception:
         """Return the outcome for one table; any failure belongs to that table."""

@@ -79,7 +79,10 @@ _MEMORY: Final = (
     "-XX:+IgnoreUnrecognizedVMOptions -XX:G1PeriodicGCInterval=30000"
     " -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=25"
 )
-"""Options of a JVM that gives memory back: what a cut needed for a moment, others can have."""
+"""Options of a JVM that gives memory back: what a cut needed for a moment, others can have.
+
+Options of the user's come behind them, and prevail.
+"""
 _CLASS_PATH: Final = "spark.driver.extraClassPath"
 _ONE_PROCESS: Final = re.compile(r"local(\[|$)")
 _SECRET: Final = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
@@ -216,7 +219,7 @@ def session_settings(jars: Iterable[str], settings: ConsumerSettings) -> dict[st
         "spark.master": "local[*]",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": _MEMORY,
+        "spark.driver.defaultJavaOptions": _MEMORY,
         "spark.sql.shuffle.partitions": str(min(cores, 4)),
         # The checkpoint of a query is removed at each start.
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",

@@ -2,8 +2,8 @@
 
 For a batch of a few thousand records Spark spends nearly all its time on generating and compiling
 code, on planning again between stages, and on tasks that have nothing to do. Queries over such a
-batch and a table that is not large are therefore evaluated by interpreted expressions, in one
-partition.
+batch and a table that is not large are therefore evaluated by interpreted expressions, and shuffled
+into one partition.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ __all__ = [
     "INTERPRETED",
     "SMALL_BYTES",
     "SMALL_QUERIES",
+    "cached",
     "is_small",
     "query_settings",
     "setting",
@@ -49,14 +50,23 @@ def is_small(records: int) -> bool:
     return records <= _RECORDS
 
 
-def query_settings(records: int, table: int | None) -> Mapping[str, str]:
-    """Return the settings for queries over a share and its table.
+def query_settings(table: int | None) -> Mapping[str, str]:
+    """Return the settings for queries over a small share and its table.
 
     Args:
-        records: Number of records of the share.
-        table: Size of the table in bytes; None if it does not exist, or that is not known.
+        table: Size of the table in bytes; None if that is not known.
     """
-    return SMALL_QUERIES if is_small(records) and (table or 0) <= _TABLE_BYTES else {}
+    return SMALL_QUERIES if table is not None and table <= _TABLE_BYTES else {}
+
+
+@contextmanager
+def cached(frame: DataFrame) -> Iterator[DataFrame]:
+    """Keep the rows of `frame` from its first run on while the block runs."""
+    kept = frame.persist()
+    try:
+        yield kept
+    finally:
+        kept.unpersist()
 
 
 @contextmanager
@@ -84,9 +94,9 @@ def setting(spark: SparkSession, key: str) -> str | None:
 def tuned(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """Change settings of a session; restore its own ones afterwards."""
     before = {key: setting(spark, key) for key in settings}
-    for key, value in settings.items():
-        spark.conf.set(key, value)
     try:
+        for key, value in settings.items():
+            spark.conf.set(key, value)
         yield
     finally:
         for key, earlier in before.items():

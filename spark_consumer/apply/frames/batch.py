@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -42,11 +41,6 @@ class Batch:
     empty: bool
     recreate: bool
     frontiers: Frontiers
-
-    @cached_property
-    def size(self) -> int | None:
-        """Size of the table in bytes; None when not known."""
-        return self.table.bytes()
 
     def named(self, rows: DataFrame) -> DataFrame:
         """Return the rows in `v` as rows of the table, with its columns' comments."""

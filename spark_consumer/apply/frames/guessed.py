@@ -17,6 +17,7 @@ from spark_consumer.apply.frames.batch import Batch, next_serial
 from spark_consumer.apply.frames.max_keys import Frontiers
 from spark_consumer.apply.frames.speculative import Expected, decoded_as, peek
 from spark_consumer.apply.frames.strategies import write, write_outright
+from spark_consumer.errors import TableError
 from spark_consumer.formats.commit_metadata import Commit, Found
 from spark_consumer.formats.protocol import Table
 from spark_consumer.formats.schema_evolution import Known, follow, known_after, matched, planned
@@ -118,8 +119,12 @@ class GuessedShares:
             return _Plan(table, expected, key, layout, planned(layout, written), commit)
         known = found.commit.columns
         fields = table.fields()
-        # A guess never alters the table.
-        if _differ(known, layout) or follow(fields, known, layout, written, table.label):
+        # A guess never alters the table, nor does it refuse one that is altered already.
+        try:
+            steps = follow(fields, known, layout, written, table.label)
+        except TableError:
+            return None
+        if steps or _differ(known, layout):
             return None
         generation = found.commit.position.generation
         position = replace(expected.share.position, generation=generation)

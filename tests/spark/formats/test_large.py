@@ -43,7 +43,7 @@ def copied(
     topic.truncate(0x90, 0, snapshot="first")
     for key in keys:
         topic.change("r", 0x90, 0, after={"id": key, "b": "copied"})
-    table.apply(held=held)
+    table.apply(held=held, small=held)
     return topic, table
 
 
@@ -79,7 +79,7 @@ def test_a_large_batch_changes_rows_whose_keys_have_bounds(
     topic.change("d", 0x98, 5, before={"id": 3})
     topic.change("c", 0x98, 7, after={"id": 7, "b": "new"})
 
-    table.apply(held=False)
+    table.apply(held=False, small=False)
 
     assert table.rows() == [(1, "copied"), (2, "set"), (4, "copied"), (5, "copied"), (7, "new")]
 
@@ -100,9 +100,23 @@ def test_updates_and_deletes_that_find_no_row_are_counted(
     topic.change("d", 0x98, 11, before={"id": 13})
     topic.change("c", 0x98, 13, after={"id": 3, "b": "replaced"})
 
-    table.apply(held=held)
+    table.apply(held=held, small=held)
 
     assert table.skipped == 2
+
+
+def test_a_small_share_becomes_one_file_however_many_partitions_it_comes_from(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    topic, table = copied(spark, tmp_path, *range(1, 6))
+    before = set(spark.read.format("delta").load(table.path).inputFiles())
+    for key in range(10, 40):
+        topic.change("c", 0x98, key, after={"id": key, "b": "new"})
+
+    table.apply(held=False)
+
+    after = set(spark.read.format("delta").load(table.path).inputFiles())
+    assert (len(after - before), before - after) == (1, set())
 
 
 def test_large_batches_are_taken_like_the_one_before_or_unlike_it(
@@ -111,20 +125,20 @@ def test_large_batches_are_taken_like_the_one_before_or_unlike_it(
     topic, table = copied(spark, tmp_path, 1, tables=tables)
     topic.change("c", 0xA0, 1, after={"id": 2, "b": "new"})
     topic.change("d", 0xA0, 3, before={"id": 1})
-    table.apply(held=False)
+    table.apply(held=False, small=False)
     assert table.rows() == [(2, "new")]
 
     topic.columns = [*COLUMNS, Col("late", "string", "text", number=9)]
     topic.change("u", 0xB0, 1, after={"id": 2, "b": "changed", "late": "set"})
     topic.change("c", 0xB0, 3, after={"id": 3, "b": "x", "late": None})
-    table.apply(held=False)
+    table.apply(held=False, small=False)
     assert table.rows() == [(2, "changed", "set"), (3, "x", None)]
 
     topic.change("u", 0xC0, 1, after={"id": 3, "b": "x", "late": "y"})
     topic.change("c", 0xC0, 2, after={"id": 4, "b": "before", "late": None})
     topic.truncate(0xC0, 3)
     topic.change("c", 0xC0, 4, after={"id": 5, "b": "behind", "late": None})
-    table.apply(held=False)
+    table.apply(held=False, small=False)
     assert table.rows() == [(5, "behind", None)]
 
 
@@ -136,7 +150,7 @@ def test_a_large_batch_like_the_one_before_that_lacks_a_record_is_refused(
     topic.change("c", 0xA0, 3, after={"id": 3, "b": "new"})
 
     with pytest.raises(ContractError, match="offsets 2 to 3: 1 records, and the markers say 2"):
-        table.apply(held=False, lost=1)
+        table.apply(held=False, small=False, lost=1)
 
     assert table.rows() == [(1, "copied")]
 
@@ -170,7 +184,7 @@ def test_inserts_of_keys_before_and_beyond_the_greatest_replace_what_is_there(
     for lsn, keys in ((0xA0, [6, 7]), (0xA8, [8]), (0xB0, [8, 9]), (0xB8, [1, 7]), (0xC0, [10])):
         for seq, key in enumerate(keys):
             topic.change("c", lsn, seq + 1, after={"id": key, "b": f"{lsn:X}"})
-        table.apply(held=False)
+        table.apply(held=False, small=False)
 
     assert table.rows() == [
         (1, "B8"),
@@ -189,17 +203,17 @@ def test_new_rows_are_written_as_they_are_read_and_nothing_is_left_of_a_wrong_gu
     topic, table = copied(spark, tmp_path, 1, 2)
 
     topic.change("c", 0xA0, 1, after={"id": 3, "b": "new"})
-    table.apply(held=False)
+    table.apply(held=False, small=False)
     topic.change("c", 0xA8, 1, after={"id": 4, "b": "new"})
     topic.change("c", 0xA8, 2, after={"id": 4, "b": "again"})
-    table.apply(held=False)
+    table.apply(held=False, small=False)
     topic.change("c", 0xB0, 1, after={"id": 2, "b": "replaced"})
-    table.apply(held=False)
+    table.apply(held=False, small=False)
     topic.change("c", 0xB8, 1, after={"id": 5, "b": "new"})
-    table.apply(held=False)
+    table.apply(held=False, small=False)
     topic.change("c", 0xC0, 1, after={"id": 6, "b": "new"})
     topic.change("d", 0xC0, 2, before={"id": 5})
-    table.apply(held=False)
+    table.apply(held=False, small=False)
 
     assert table.rows() == [(1, "copied"), (2, "replaced"), (3, "new"), (4, "again"), (6, "new")]
     log = "".join(path.read_text() for path in Path(table.path).glob("_delta_log/*.json"))
@@ -215,15 +229,15 @@ def test_a_copy_begins_a_table_again_with_columns_of_its_own(
     for key in (7, 8):
         topic.change("r", 0xA0, 0, after={"id": key, "c_d": key * 10})
 
-    found = table.apply(held=False)
+    found = table.apply(held=False, small=False)
 
     assert found is not None
     assert found.commit.position.generation > 0
     assert table.rows() == [(7, 70), (8, 80)]
     topic.change("c", 0xA8, 1, after={"id": 9, "c_d": 90})
-    table.apply(held=False)
+    table.apply(held=False, small=False)
     topic.change("c", 0xB0, 1, after={"id": 8, "c_d": 0})
-    table.apply(held=False)
+    table.apply(held=False, small=False)
     assert table.rows() == [(7, 70), (8, 0), (9, 90)]
 
 
@@ -237,8 +251,8 @@ def test_a_copy_of_several_partitions_begins_in_each_or_is_refused(
         topic.change("r", 0x90, 0, after={"id": key, "b": "copied"})
 
     with pytest.raises(ContractError):
-        table.apply(held=False, lost=1)
-    assert table.apply(held=False) is not None
+        table.apply(held=False, small=False, lost=1)
+    assert table.apply(held=False, small=False) is not None
 
     assert len(table.rows()) == 20
 
@@ -257,7 +271,7 @@ def test_rows_are_marked_as_deleted_again_and_again_whatever_the_folder_is_calle
         topic.change("d", lsn, 9, before={"id": (lsn >> 4) - 5})
         topic.rekey(lsn, 11, before={"id": 8}, after={"id": 80, "b": "moved", "file": None})
         topic.rekey(lsn, 13, before={"id": 80}, after={"id": 8, "b": "back", "file": None})
-        table.apply(held=False)
+        table.apply(held=False, small=False)
 
     assert table.rows() == [
         (1, "copied", None),
@@ -276,7 +290,7 @@ def test_rows_are_marked_in_the_version_that_was_looked_at_or_not_at_all(
 ) -> None:
     topic, direct = copied(spark, tmp_path, 1, 2)
     topic.change("c", 0xA0, 1, after={"id": 7, "b": "in another file"})
-    direct.apply(held=False)
+    direct.apply(held=False, small=False)
     table = DeltaFormat().table(spark, direct.path, "t")
     table.require({"delta.enableDeletionVectors": "true"})
     log = table.private
@@ -308,7 +322,7 @@ def test_a_file_is_gone_when_all_its_rows_are(
     for lsn in (0xA0, 0xB0, 0xC0):
         for key in range(1, 9):
             topic.change("u", lsn, key, after={"id": key, "b": f"{lsn:X}"})
-        table.apply(held=False)
+        table.apply(held=False, small=False)
         there = spark.read.format("delta").load(table.path)
         paths = [row[0] for row in there.select("_metadata.file_path").distinct().collect()]
         assert sorted(paths) == sorted(there.inputFiles())
@@ -325,7 +339,7 @@ def test_a_large_batch_of_keys_that_no_file_has_changes_nothing(
         topic.change("u", 0xA0, key, after={"id": key, "b": "not there"})
         topic.change("d", 0xA0, key + 10, before={"id": key + 10})
 
-    table.apply(held=False)
+    table.apply(held=False, small=False)
 
     assert table.rows() == [(1, "copied"), (2, "copied")]
     assert table.skipped == 4

@@ -72,17 +72,17 @@ def test_keys_at_the_ends_of_their_types_and_before_christ_are_found_again(
     topic.truncate(0x90, 0, snapshot="first")
     for number in ENDS:
         topic.change("r", 0x90, 0, after=row(number, "copied"))
-    table.apply(held=held)
+    table.apply(held=held, small=held)
     for number in (1, 2, 3):
         topic.change("u", 0xA0, number, after=row(number, "changed"))
-    table.apply(held=held)
+    table.apply(held=held, small=held)
     topic.change("d", 0xB0, 1, before=row(1, "x"))
     topic.change("d", 0xB0, 3, before=row(2, "x"))
     topic.change("u", 0xB0, 5, after=row(5, "changed"))
-    table.apply(held=held)
+    table.apply(held=held, small=held)
     topic.change("c", 0xC0, 1, after=row(1, "back"))
     topic.change("u", 0xC0, 2, after=row(4, "last"))
-    table.apply(held=held)
+    table.apply(held=held, small=held)
 
     rows = spark.read.format("delta").load(table.path)
     found = rows.selectExpr(
@@ -158,7 +158,7 @@ def test_columns_may_be_called_whatever_the_job_calls_its_own(
     topic.change("u", 0xA0, 3, after=row(2, 5), unchanged=others[3:6])
     topic.change("d", 0xA0, 5, before=row(3, 0))
     topic.change("u", 0xA0, 7, after=row(4, 9))
-    table.apply(held=held)
+    table.apply(held=held, small=held)
 
     rows = spark.read.format("delta").load(table.path)
     assert rows.columns == names

@@ -55,12 +55,14 @@ class Direct:
         *,
         first: int = 0,
         held: bool = True,
+        small: bool = True,
         lost: int = 0,
     ) -> Found | None:
         """Apply a cut: the records up to `upto` that the table does not have.
 
         Markers stand at `first`, at `upto` and where the table is. The first `lost` of the records
-        do not arrive. The cut is applied by the driver if `held`, and if that is possible.
+        do not arrive. The cut is applied by the driver if `held`, and if that is possible, or else
+        in frames, as a small share or not.
         """
         placed = self._placed()
         upto = len(placed) if upto is None else upto
@@ -90,7 +92,7 @@ class Direct:
         finally:
             self.skipped += applier.skipped
             applier.skipped = 0
-        done = applier.apply_frame(table, found, wanted, wire(read))
+        done = applier.apply_frame(table, found, wanted, wire(read), small=small)
         self.skipped += applier.skipped
         return done
 

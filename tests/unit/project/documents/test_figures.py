@@ -117,8 +117,8 @@ FIGURES = [
     ("spark.md", f"table of more than {N} MB", (merge.VECTOR_BYTES / MIB,)),
     (
         "spark.md",
-        f"Of at most {N} records and a table of up to {N} MB",
-        (tuning._RECORDS, tuning._TABLE_BYTES / MIB),
+        f"Of at most {N} records and {N} MB, and a table of up to {N} MB",
+        (tuning._RECORDS, tuning.SMALL_BYTES / MIB, tuning._TABLE_BYTES / MIB),
     ),
 ]
 

@@ -60,8 +60,12 @@ def test_spark_submit_has_set_everything_else(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_jvm_of_one_process_gives_memory_back_unless_told_otherwise() -> None:
-    assert "-XX:G1PeriodicGCInterval=" in made()["spark.driver.extraJavaOptions"]
+    assert "-XX:G1PeriodicGCInterval=" in made()["spark.driver.defaultJavaOptions"]
 
-    own = made(spark__driver__extraJavaOptions="-XX:+UseSerialGC")
+    own = made(spark__driver__defaultJavaOptions="-XX:+UseSerialGC")
 
-    assert own["spark.driver.extraJavaOptions"] == "-XX:+UseSerialGC"
+    assert own["spark.driver.defaultJavaOptions"] == "-XX:+UseSerialGC"
+
+
+def test_java_options_of_the_users_own_files_are_left_alone() -> None:
+    assert "spark.driver.extraJavaOptions" not in made()
