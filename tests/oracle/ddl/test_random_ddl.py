@@ -77,8 +77,9 @@ def _play(
             if process is None or rng.random() < 0.2:
                 process = toggle(s, process, rng)
         process = process or s.project.start()
+        shown = [*tables, workload.one_more()]
         try:
-            wait_until(lambda: is_quiet(s, tables), 120, f"all of {tables} after {workload.done}")
+            wait_until(lambda: is_quiet(s, shown), 120, f"all of {shown} after {workload.done}")
         except AssertionError as late:
             late.add_note(f"{s.cli('status')}\n{process.log()}")
             raise

@@ -46,6 +46,16 @@ class Workload:
         kind(table)
         self._write(self._rng.choice(self.tables))
 
+    def one_more(self) -> str:
+        """Make one more published table, and return its name.
+
+        A gateway that has it has looked at the catalog behind all DDL before. Tables that exchanged
+        their names do not show that.
+        """
+        name = f"public.seen{self._next}"
+        self._publisher.execute(f"CREATE TABLE {name} (a int PRIMARY KEY)".encode())
+        return name
+
     def _kinds(self) -> list[Callable[[str], None]]:
         kinds = [self._add, self._drop_column, self._widen, self._key, self._identity]
         kinds += [self._rename, self._make_again, self._make_as, self._swap, self._move]
@@ -213,6 +223,12 @@ class Alterations(Workload):
 
     No rows are given other values: a table that is copied again has what was not published between.
     """
+
+    def one_more(self) -> str:
+        """See `Workload`."""
+        name = super().one_more()
+        self._publisher.execute(f"ALTER PUBLICATION p ADD TABLE {name}".encode())
+        return name
 
     def _kinds(self) -> list[Callable[[str], None]]:
         kinds = [self._add, self._drop_column, self._truncate, self._vacuum]
