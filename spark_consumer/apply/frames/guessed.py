@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Observation
 
 from spark_consumer.apply.frames.batch import Batch, next_serial
 from spark_consumer.apply.frames.max_keys import Frontiers
-from spark_consumer.apply.frames.speculative import Expected, decoded_as, peek
+from spark_consumer.apply.frames.speculative import Expected, decoded_as, peek, well_formed
 from spark_consumer.apply.frames.strategies import write, write_outright
 from spark_consumer.errors import TableError
 from spark_consumer.formats.commit_metadata import Commit, Found
@@ -137,7 +137,8 @@ class GuessedShares:
         expected = plan.expected
         observation = Observation()
         counted = records.observe(observation, *expected.counts(self._schemas))
-        changed = changes(counted, [expected.kind], plan.columns, plan.key, self._schemas)
+        mine = well_formed(counted)
+        changed = changes(mine, [expected.kind], plan.columns, plan.key, self._schemas)
         batch = self._batch(plan, changed, expected.kind, found, begins=expected.begins)
         done, piece = write_outright(batch, expected, observation)
         if done is None or piece is None:

@@ -38,7 +38,7 @@ from spark_consumer.kafka.position import Share
 from spark_consumer.kafka.registry import Schemas
 from spark_consumer.spark.tuning import stored
 
-__all__ = ["Expected", "decoded_as", "observed", "peek"]
+__all__ = ["Expected", "decoded_as", "observed", "peek", "well_formed"]
 
 _NAME: Final = "counts"
 _PEEK: Final = 16
@@ -164,6 +164,11 @@ def observed(spark: SparkSession, observation: Observation) -> list[int | None] 
     return [None if row.isNullAt(n) else int(row.getLong(n)) for n in range(row.length())]
 
 
+def well_formed(records: DataFrame) -> DataFrame:
+    """Return the records that can be decoded; the others make a guess wrong, and are surveyed."""
+    return records.where("fault IS NULL")
+
+
 @contextmanager
 def decoded_as(
     expected: Expected,
@@ -186,7 +191,7 @@ def decoded_as(
         changes must not be used then.
     """
     counted = records.observe(_NAME, *expected.counts(schemas))
-    frame = changes(counted, [expected.kind], columns, key, schemas)
+    frame = changes(well_formed(counted), [expected.kind], columns, key, schemas)
     with stored(frame) as kept:
         row: Any = frame._jdf.queryExecution().observedMetrics().apply(_NAME)
         yield expected.fulfilled([int(row.getLong(n)) for n in range(row.length())]), kept
