@@ -230,9 +230,9 @@ def test_a_status_judges_all_by_one_reading_of_the_definitions(
     settings = load_settings(s.project.write(), {})
     read: list[Path] = []
 
-    def counted(settings: Settings) -> Definitions:
+    def counted(settings: Settings, *, masks: bool) -> Definitions:
         read.append(settings.definitions.file)
-        return read_definitions(settings)
+        return read_definitions(settings, masks=masks)
 
     monkeypatch.setattr("gateway.commands.status.read_definitions", counted)
     found = read_status(settings)
