@@ -70,7 +70,7 @@ def with_masks(
             raise ConfigError(
                 f"{name!r} is for a subscription with copy_data = false",
                 key="columns.masks",
-                hint="without a copy nothing tells a renamed table or column from a new one: set "
+                hint="without a copy a renamed table or column looks like a new one: set "
                 "copy_data = true, or leave the column out with a column list",
             )
         if owners:

@@ -31,7 +31,7 @@ def source(database: Database) -> Iterator[Connection]:
 
 
 def values(records: list[Read], column: str) -> list[Any]:
-    """What a column has in the rows that were copied and inserted, in order."""
+    """Values of a column in the rows that were copied and inserted, in order."""
     rows = [record.value for record in records if record.op in ("r", "c")]
     return [value["after"][column] for value in rows if value is not None]
 
