@@ -50,10 +50,11 @@ class Workload:
         """Make one more published table, and return its name.
 
         A gateway that has it has looked at the catalog behind all DDL before. Tables that exchanged
-        their names do not show that.
+        their names do not show that. The subscriber has the table as well: without it, the next
+        REFRESH PUBLICATION would fail.
         """
         name = f"public.seen{self._next}"
-        self._publisher.execute(f"CREATE TABLE {name} (a int PRIMARY KEY)".encode())
+        self._both(f"CREATE TABLE {name} (a int PRIMARY KEY)")
         return name
 
     def _kinds(self) -> list[Callable[[str], None]]:
