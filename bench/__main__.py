@@ -34,7 +34,13 @@ def main() -> int:
             run(arguments.table_rows, arguments.only)
         if arguments.only == "fresh":
             names = arguments.load or tuple(fresh.CASES)
-            fresh.run(names, arguments.against, profile=arguments.profile, spark=arguments.spark)
+            fresh.run(
+                names,
+                arguments.against,
+                profile=arguments.profile,
+                spark=arguments.spark,
+                cluster=arguments.cluster,
+            )
         if arguments.only == "feed":
             feed.run(arguments.rows)
         if arguments.only == "groups":
@@ -105,6 +111,11 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="NAME=VALUE",
         help="for `fresh`: a setting of the job's Spark",
+    )
+    parser.add_argument(
+        "--cluster",
+        action="store_true",
+        help="for `fresh`: the job on a cluster of two workers of one core, its tables in S3",
     )
     parser.add_argument(
         "--table-rows",

@@ -30,6 +30,9 @@ from devkit.embedded.kafka import EmbeddedKafka
 from devkit.embedded.postgres import EmbeddedPostgres
 from devkit.embedded.processes import free_port
 from devkit.embedded.registry import EmbeddedRegistry
+from devkit.embedded.s3 import EmbeddedS3
+from devkit.embedded.spark_cluster import EmbeddedSparkCluster
+from spark_consumer.spark.session import TUNED
 
 __all__ = ["CASES", "Case", "run"]
 
@@ -99,6 +102,7 @@ def run(
     *,
     profile: bool = False,
     spark: Sequence[str] = (),
+    cluster: bool = False,
 ) -> None:
     """Measure and print.
 
@@ -107,13 +111,14 @@ def run(
         against: Root of another checkout, set up, which is measured first each time.
         profile: Whether it is recorded where the time goes, which costs some.
         spark: Settings of the job's Spark, as ``name=value``.
+        cluster: Whether the job runs on a cluster of two workers, with its tables in S3.
     """
     print(f"\n{os.cpu_count()} CPUs, load average {os.getloadavg()[0]:.1f}; seconds")
     for group in (CASES[name] for name in names):
         for root in filter(None, (against, _ROOT)):
             name = "before" if root == against else "now"
             tables, rows = group[0].tables, group[0].rows
-            with _running(root, tables, rows, spark) as scene:
+            with _running(root, tables, rows, spark, cluster=cluster) as scene:
                 print(
                     f"{name:7}{tables} x {rows:,} rows: first state"
                     f" {scene.first_state_s:.0f} s after the start",
@@ -121,7 +126,7 @@ def run(
                 )
                 for case in group:
                     _play(scene, case, case.warm_s)
-                    with recording(scene.pids["JVM"]) if profile else nullcontext() as recorded:
+                    with recording(scene.jvm) if profile else nullcontext() as recorded:
                         line = _measured(scene, case)
                     print(f"{name:7}{line}", *_where(recorded), sep="\n", flush=True)
 
@@ -134,6 +139,7 @@ def _where(recorded: Recording | None) -> Iterator[str]:
 class _Scene:
     server: EmbeddedPostgres
     pids: dict[str, int]
+    jvm: int
     states: Path
     log: Path
     first_state_s: float
@@ -273,7 +279,9 @@ def _resident(pid: int) -> int:
 
 
 @contextmanager
-def _running(root: Path, tables: int, rows: int, spark: Sequence[str]) -> Iterator[_Scene]:
+def _running(
+    root: Path, tables: int, rows: int, spark: Sequence[str], *, cluster: bool
+) -> Iterator[_Scene]:
     """Servers, a gateway and a job of a checkout, with tables that are complete."""
     server, kafka, registry = EmbeddedPostgres(18), EmbeddedKafka(), EmbeddedRegistry()
     with ExitStack() as stack:
@@ -284,32 +292,39 @@ def _running(root: Path, tables: int, rows: int, spark: Sequence[str]) -> Iterat
             part.start()
         with server.connect() as connection:
             _make(connection, tables, rows)
-        config = _configure(folder, server, kafka, registry, tables, spark)
+        place = _on_cluster(stack, root, folder) if cluster else _Place(folder / "warehouse")
+        config = _configure(folder, server, kafka, registry, tables, place, spark)
+        python = str(root / ".venv" / "bin" / "python")
+        gateway = [python, "-m", "gateway", "run"]
+        job = place.command or [python, "-m", "gateway", "consume"]
         began = time.monotonic()
         pids = {}
-        for name, command in (("gateway", "run"), ("job", "consume")):
+        for name, command, env in (("gateway", gateway, None), ("job", job, place.environment)):
             log = stack.enter_context((folder / f"{name}.log").open("wb"))
-            python = root / ".venv" / "bin" / "python"
             process = subprocess.Popen(
-                [python, "-m", "gateway", command, "--config", config],
+                [*command, "--config", config],
                 stderr=log,
                 stdout=log,
                 cwd=root,
+                env=env,
             )
             stack.callback(process.wait)
             stack.callback(process.terminate)
             pids[name] = process.pid
-        states = folder / "warehouse" / "fresh" / ".pgsluice"
+        states = place.files / "fresh" / ".pgsluice"
         while not _is_complete(states, tables):
             if time.monotonic() > began + _START_S:
                 said = (folder / "job.log").read_text()[-2000:]
                 raise BenchError(f"the tables are not complete; the job said:\n{said}")
             time.sleep(_POLL_S)
         first = time.monotonic() - began
-        # The JVM of a job is a child of its process, and does the work.
-        jvm = _children(pids["job"])
-        pids |= {"JVM": jvm[0]} if jvm else {}
-        scene = _Scene(server, pids, states, folder / "job.log", first, rows, rows + 1)
+        jvm = pids["job"]
+        if not cluster:
+            # The JVM of a job is a child of its process, and does the work.
+            pids["JVM"] = jvm = _children(pids["job"])[0]
+        for number, worker in enumerate(place.workers, 1):
+            pids |= {f"executor {number}": child for child in _children(worker)}
+        scene = _Scene(server, pids, jvm, states, folder / "job.log", first, rows, rows + 1)
         ended = threading.Event()
         watcher = threading.Thread(target=_watch, args=(scene, ended), daemon=True)
         watcher.start()
@@ -318,8 +333,52 @@ def _running(root: Path, tables: int, rows: int, spark: Sequence[str]) -> Iterat
         yield scene
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the job runs.
+
+    Attributes:
+        files: The warehouse's files on this machine.
+        warehouse: Its name for the job; empty: the path of `files`.
+        command: Command of the job, without its configuration; empty: the gateway's.
+        environment: Environment of the job.
+        workers: Processes whose children the executors are.
+    """
+
+    files: Path
+    warehouse: str = ""
+    command: Sequence[str] = ()
+    environment: Mapping[str, str] | None = None
+    workers: Sequence[int] = ()
+
+
+def _on_cluster(stack: ExitStack, root: Path, folder: Path) -> _Place:
+    """Start a cluster and an S3 server, and build what is submitted."""
+    dist = folder / "dist"
+    subprocess.run(
+        [root / ".venv" / "bin" / "python", root / "tools" / "dist.py", "--s3", dist],
+        check=True,
+        cwd=root,
+        capture_output=True,
+    )
+    s3 = stack.enter_context(EmbeddedS3())
+    cluster = stack.enter_context(EmbeddedSparkCluster(s3.spark_settings))
+    jars = ",".join(sorted(map(str, (dist / "jars").glob("*.jar"))))
+    settings = [f"--conf={name}={value}" for name, value in TUNED.items()]
+    submit = ["spark-submit", "--master", cluster.master, "--jars", jars, *settings]
+    return _Place(
+        s3.bucket / "warehouse",
+        "s3a://lake/warehouse",
+        [*submit, str(dist / "consume.py")],
+        {**cluster.environment, "PYTHONPATH": str(root)},
+        cluster.workers,
+    )
+
+
 def _children(pid: int) -> list[int]:
-    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    """Return the processes that any thread of a process has started."""
+    found = (one.read_text() for one in Path(f"/proc/{pid}/task").glob("*/children"))
+    return [int(child) for text in found for child in text.split()]
 
 
 def _watch(scene: _Scene, ended: threading.Event) -> None:
@@ -343,6 +402,7 @@ def _configure(
     kafka: EmbeddedKafka,
     registry: EmbeddedRegistry,
     tables: int,
+    place: _Place,
     spark: Sequence[str],
 ) -> Path:
     listed = ", ".join(f"t{number}" for number in range(tables))
@@ -357,7 +417,9 @@ def _configure(
         "registry": {"url": registry.url},
         "gateway": {"name": "fresh"},
         "consumer": {
-            "warehouse": str(folder / "warehouse"),
+            "warehouse": place.warehouse or str(place.files),
+            "checkpoint": str(folder / "checkpoint"),
+            "subscriptions": ["fresh"],
             "trigger_interval_s": 1,
             "metrics_listen": f"127.0.0.1:{free_port()}",
         },
