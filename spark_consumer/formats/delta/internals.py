@@ -62,6 +62,8 @@ class PrivateLog:
         _activate(self._spark)
         none = self._spark._jvm.scala.Option.empty()  # type: ignore[union-attr]
         self.log().checkpoint(self.snapshot(), none)
+        # The state that was computed for it, 2 MB a table, goes with its snapshot.
+        self.snapshot()
 
     def version(self) -> int:
         """Return the version of the last commit; -1 if there is no table."""

@@ -20,6 +20,7 @@ from spark_consumer.errors import ContractError, TransientConsumerError
 from spark_consumer.formats.commit_metadata import Found
 from spark_consumer.formats.delta import checkpoints
 from spark_consumer.formats.delta.format import DeltaFormat
+from spark_consumer.formats.delta.internals import PrivateLog
 from spark_consumer.formats.delta.table import DeltaTable
 from tests.support.run.waiting import wait_until
 from tests.support.spark.direct import Direct
@@ -139,6 +140,12 @@ def test_the_log_gets_a_checkpoint_now_and_then(
     wait_until(lambda: last.exists() and last.read_text(), 30, "a checkpoint")
     requested = next(v for v in range(1, 7) if (v + zlib.crc32(table.path.encode())) % 5 == 0)
     assert json.loads(last.read_text())["version"] >= requested
+    log = PrivateLog(spark, table.path, "t").log()
+    wait_until(
+        lambda: not log.unsafeVolatileSnapshot().stateReconstructionTriggered(),
+        30,
+        "a snapshot without the state that the checkpoint took",
+    )
     assert table.rows() == [(1, "copied"), (2, "copied")]
     assert len(polars.read_delta(table.path)) == 2
 
