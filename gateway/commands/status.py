@@ -161,7 +161,8 @@ def _read_kafka(settings: Settings, source: _Source | None) -> CommittedState | 
     if not describe_topics(kafka, [topic]):
         return None
     if source is not None:
-        return read_progress(kafka, topic, slot_identity(source.facts, settings))
+        # A gateway that was killed leaves its Kafka transaction open, until another one starts.
+        return read_progress(kafka, topic, slot_identity(source.facts, settings), settled=False)
     found = read_slots(kafka, topic, settings.source.slot)
     return found[0] if len(found) == 1 else None
 

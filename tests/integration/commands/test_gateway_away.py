@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import Scene, wait_until_slot_is_free
@@ -52,3 +53,25 @@ def test_status_shows_what_answers_and_what_is_there_after_the_slot_was_dropped(
     assert after.code == 75
     assert "watermark: none" in after.out
     assert "the slot and the watermark were dropped; topics keep their records" in after.out
+
+
+def test_status_shows_what_was_committed_before_a_kafka_transaction_that_is_open(
+    scene: Callable[..., Scene], database: Database, kafka: str
+) -> None:
+    """A gateway that was killed in one leaves it open until another one starts."""
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY)")
+        s = scene(DEFINITIONS)
+        s.run_to("0/1")
+        wait_until_slot_is_free(connection, s.slot)
+        killed = Producer({"bootstrap.servers": kafka, "transactional.id": f"{s.slot}.killed"})
+        killed.init_transactions(60)
+        killed.begin_transaction()
+        killed.produce(f"{s.slot}.progress", key=b"not readable", value=None, partition=0)
+        assert killed.flush(60) == 0
+
+        open_still = s.cli("status")
+        killed.abort_transaction(60)
+
+    assert f"copy of {s.slot}: public.t: ready" in open_still.out
+    assert "does not answer" not in open_still.out
