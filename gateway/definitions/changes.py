@@ -19,6 +19,7 @@ from gateway.definitions.tables.remembered import (
     describe,
     describe_masks,
     has_same_key,
+    has_same_masks,
     relations_of,
     unseen_since,
 )
@@ -73,11 +74,11 @@ def copy_states(
     """Return the states of the tables when `plan` comes into force; tables to copy are pending.
 
     A copy in progress continues if its definition is unchanged. Tables are identified by their
-    OIDs: a table that was created again under the same name is copied, and so is one whose key or
-    topic has changed, because the new topic has none of the rows. Tables that the plan no longer
-    names are forgotten, and copied if they come back; of held ones, the masks are kept. Missing
-    tables stay missing, and dropped tables stay as they are for as long as the plan publishes rows
-    of them that may still be in the stream.
+    OIDs: a table that was created again under the same name is copied, and so is one whose key,
+    masks or topic have changed, because the topic has no row as it is published now. Tables that
+    the plan no longer names are forgotten, and copied if they come back; of held ones, the masks
+    are kept. Missing tables stay missing, and dropped tables stay as they are for as long as the
+    plan publishes rows of them that may still be in the stream.
 
     Args:
         plan: New plan.
@@ -99,6 +100,8 @@ def copy_states(
             state = None  # it has missed changes, or is another table of the same name
         if state is not None and state.taken and not has_same_key(state.taken, taken):
             state = None  # consumers have its rows under keys that no longer occur
+        if state is not None and state.taken and not has_same_masks(state.taken, plan, copy):
+            state = None  # consumers have values under other masks, or in clear
         if state is not None and state.taken and unseen_since(state.taken, plan, copy) is not None:
             state = None  # rows have values other than those copied
         topic = "" if names is None else topic_of(*key, names)

@@ -28,10 +28,11 @@ from gateway.definitions.model import (
 )
 from gateway.definitions.sql.expression import column_names, refuse_nodes
 from gateway.definitions.tables.keys import KeyColumns, key_of
+from gateway.definitions.tables.mask_changes import changed_masks, masks_by_number
 from gateway.definitions.tables.retired import with_retired
 from gateway.definitions.tables.shape import read_shape, unseen_change, write_shape
 from gateway.pgoutput.messages import ReplicaIdentity
-from schemas.settings.masks import read_mask
+from schemas.settings.masks import Mask, read_mask
 from schemas.settings.tables import TypesTable
 from schemas.types import of_column
 
@@ -40,6 +41,7 @@ __all__ = [
     "describe_masks",
     "description_fault",
     "has_same_key",
+    "has_same_masks",
     "key_signature",
     "known_tables",
     "masked_before",
@@ -59,8 +61,8 @@ def describe(plan: Plan, copy: TableCopy) -> str:
     """Return how `plan` publishes the table of `copy`, as JSON."""
     table = plan.tables[copy.target_oid]
     key = key_of(table, copy.columns)
-    masked = {name for name, _ in copy.masks}
-    hidden = masked.union(c.name for c in table.columns if c.name not in copy.columns)
+    masks = dict(copy.masks)
+    hidden = {c.name for c in table.columns if c.name in masks or c.name not in copy.columns}
     hidden = hidden if copy.masked_as else set()
     description: dict[str, object] = {
         "key": key_signature(table.columns, key),
@@ -83,7 +85,11 @@ def describe(plan: Plan, copy: TableCopy) -> str:
     }
     if copy.masked_as:
         description["masked_as"] = copy.masked_as
-        description["masked"] = [(c.attnum, c.name) for c in table.columns if c.name in masked]
+        description["masked"] = [
+            (c.attnum, c.name, str(masks[c.name]), masks[c.name].key_id)
+            for c in table.columns
+            if c.name in masks
+        ]
     return _written(description)
 
 
@@ -251,6 +257,27 @@ def has_same_key(before: str, after: str) -> bool:
     return bool(was["key"] == now["key"] and same)
 
 
+def has_same_masks(taken: str, plan: Plan, copy: TableCopy) -> bool:
+    """Whether the columns published at the time of `taken` have the masks that they had then.
+
+    Args:
+        taken: Description of the table of `copy`, from `describe`.
+        plan: Current plan.
+        copy: Copy of the plan.
+    """
+    description = json.loads(taken)
+    if not copy.masks and not description.get("masked"):
+        return True
+    lists = [item["columns"] for item in description["publishes"]]
+    masks = {number: mask for number, _, mask in _masked_columns(description)}
+    before = {
+        column.attnum: masks.get(column.attnum)
+        for column in map(_column, description["columns"])
+        if not lists or any(names is None or column.name in names for names in lists)
+    }
+    return not changed_masks(before, masks_by_number(plan.tables[copy.target_oid], copy))
+
+
 def unseen_since(taken: str, plan: Plan, copy: TableCopy) -> str | None:
     """Return why rows may have other values than at the time of `taken`, or None.
 
@@ -289,8 +316,16 @@ def _masked(state: CopyState, description: Mapping[str, Any]) -> MaskedBefore:
         state.oid,
         frozenset({state.oid, *relations}),
         tuple(description.get("masked_as", ())),
-        dict(description.get("masked", ())),
+        {number: name for number, name, _ in _masked_columns(description)},
     )
+
+
+def _masked_columns(description: Mapping[str, Any]) -> list[tuple[int, str, Mask]]:
+    """Return number, name and mask of each masked column."""
+    return [
+        (number, name, replace(read_mask(text), key_id=str(key_id)))
+        for number, name, text, key_id in description.get("masked", ())
+    ]
 
 
 def recall(

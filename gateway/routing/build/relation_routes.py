@@ -16,8 +16,9 @@ from gateway.core.records import Record
 from gateway.core.watermark import CopyState
 from gateway.definitions.ddl.alterations import PREFIX, rewritten
 from gateway.definitions.ddl.authentication import Reason, UntrustedMessageError
-from gateway.definitions.model import Operation, Plan, Publish, TableCopy
+from gateway.definitions.model import Operation, Plan, Publish, TableCopy, TableId
 from gateway.definitions.tables.keys import key_of
+from gateway.definitions.tables.mask_changes import changed_masks, masks_by_number
 from gateway.definitions.tables.remembered import key_signature
 from gateway.definitions.tables.shape import unseen_changes
 from gateway.envelope.headers import HeaderMaker
@@ -111,6 +112,7 @@ class RelationRoutes:
         self.held = HeldTables(plan)
         self.ignored: Counter[Reason] = Counter()
         self._planned = plan.tables
+        self._copies = {(copy.subscription, copy.target_oid): copy for copy in plan.copies}
         self._keys = {
             (copy.subscription, copy.target_oid): key_signature(
                 plan.tables[copy.target_oid].columns,
@@ -167,6 +169,7 @@ class RelationRoutes:
         """
         self.projections.adopt(plan)
         self.held.hold(unseen_changes(self._planned, plan))
+        self.held.hold(self._masked_otherwise(plan))
         self.held.adopt(plan, self._published_tables)
         ours = self._published_tables
         kept = [p for p in plan.publishes if (p.subscription, p.target_oid) in ours]
@@ -179,6 +182,19 @@ class RelationRoutes:
                 hint="nothing is lost: the rows are read again from the slot",
             )
         self.by_oid.clear()
+
+    def _masked_otherwise(self, plan: Plan) -> dict[TableId, str]:
+        """Return the tables of which consumers have rows under other masks than those of `plan`."""
+        found = {}
+        for copy in plan.copies:
+            table_id = (copy.subscription, copy.target_oid)
+            was = self._copies.get(table_id)
+            if was is None or not (was.masks or copy.masks):
+                continue
+            before = masks_by_number(self._planned[copy.target_oid], was)
+            if changed_masks(before, masks_by_number(plan.tables[copy.target_oid], copy)):
+                found[table_id] = "a column has another mask: the table has another name or parent"
+        return found
 
     def apply_ddl(self, message: LogicalMessage, commit_lsn: Lsn, xid: int | None) -> None:
         """Apply a DDL message of transaction `xid`, which commits at `commit_lsn`.

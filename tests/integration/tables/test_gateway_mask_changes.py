@@ -167,6 +167,53 @@ def test_tables_that_inherit_from_a_masked_table_are_masked(
 
 
 @pytest.mark.usefixtures("key_file")
+@pytest.mark.parametrize(
+    ("under", "running"), [("partition", True), ("partition", False), ("child", True)]
+)
+def test_a_table_that_comes_under_a_masked_one_is_copied_with_the_mask(
+    scene: MakeScene, source: Connection, kafka: str, registry: str, under: str, running: bool
+) -> None:
+    above, moved = {
+        "partition": (
+            "CREATE TABLE events (id int NOT NULL, mail text) PARTITION BY RANGE (id)",
+            "ALTER TABLE events ATTACH PARTITION late FOR VALUES FROM (1) TO (9)",
+        ),
+        "child": (
+            "CREATE TABLE events (id int NOT NULL, mail text)",
+            "ALTER TABLE late INHERIT events",
+        ),
+    }[under]
+    source.execute(
+        f"{above}; CREATE TABLE late (id int PRIMARY KEY, mail text);"
+        "INSERT INTO late VALUES (1, 'early')".encode()
+    )
+    s = scene(
+        "CREATE PUBLICATION p FOR ALL TABLES; CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;",
+        definitions={"watch_interval_s": 0.5},
+    )
+    masks_of_events = {f"{s.slot}.public.events.mail": "hash"}
+    s.project.extra = {**s.project.extra, "columns": {"masks": masks_of_events}}
+    if running:
+        gateway = s.project.start()
+        gateway.wait_until_copied()
+    else:
+        s.run_to(current_lsn(source))
+    clear = s.rebuilt("late")
+
+    source.execute(f"{moved}; INSERT INTO late VALUES (2, 'mail-secret')".encode())
+    wanted = [(1, hashed("early")), (2, hashed("mail-secret"))]
+    if running:
+        wait_until(lambda: s.rebuilt("late") == wanted, 60, "the table under its new mask")
+        assert gateway.terminate() == 0
+    else:
+        s.run_to(current_lsn(source))
+
+    assert clear == [(1, "early")]
+    assert s.rebuilt("late") == wanted
+    assert_hidden(written(kafka, registry, s.slot))
+
+
+@pytest.mark.usefixtures("key_file")
 def test_a_table_is_held_when_another_column_has_the_name_of_a_masked_one(
     scene: MakeScene, source: Connection, kafka: str, registry: str
 ) -> None:

@@ -453,6 +453,54 @@ def test_a_table_with_other_masks_is_copied_again(masks: dict[str, str], key: st
     )
 
 
+def ready(states: Iterable[CopyState]) -> list[CopyState]:
+    return [replace(state, state="ready") for state in states]
+
+
+@pytest.mark.parametrize("attached", [True, False], ids=["partition", "child"])
+def test_a_table_that_comes_under_a_masked_one_is_copied_again(attached: bool) -> None:
+    masks = {"s.public.events.mail": "hash"}
+    above = replace(ROOT, leaves=()) if attached else replace(TABLE, oid=9, name="events")
+    alone = everything(TABLE, above)
+    under = everything(LEAF, ROOT) if attached else replace(alone, parents={1: (9,)})
+    states = ready(copy_states(plan_of(masks, alone), (), reconcile=True))
+
+    plan = plan_of(masks, under, states=states)
+    after = copy_states(plan, states, reconcile=False)
+    again = copy_states(plan, ready(after), reconcile=False)
+
+    found = {state.table: state.state for state in after}
+    assert found.pop("t") == "pending"
+    assert set(found.values()) <= {"ready"}
+    assert again == tuple(ready(after))
+
+
+def test_a_masked_column_that_is_published_later_is_no_change_of_masks() -> None:
+    masks = {"few.public.t.mail": "hash"}
+    of = catalog()
+    relation = PublishedRelation(1, None, ("id", "name", "mail"), None)
+    more = replace(of.publications["q"], relations=(relation,))
+    states = ready(copy_states(plan_of(masks, of), (), reconcile=True))
+
+    now = replace(of, publications={**of.publications, "q": more})
+    after = copy_states(plan_of(masks, now, states=states), states, reconcile=False)
+
+    assert [state.state for state in after] == ["ready", "ready"]
+
+
+@pytest.mark.parametrize(
+    "forged", ['[[3,"mail"]]', '[[3,"mail","none",""]]', '[["3","mail","null",""]]', "[7]", "7"]
+)
+def test_masks_that_are_none_are_refused(forged: str) -> None:
+    plan = plan_of({"s.public.t.mail": "null"}, everything(TABLE))
+    taken = describe(plan, plan.copies[0])
+
+    text = taken.replace('"masked":[[3,"mail","null",""]]', f'"masked":{forged}')
+
+    assert text != taken
+    assert description_fault(text) is not None
+
+
 def test_a_table_that_is_gone_is_published_with_its_masks() -> None:
     before = plan_of({"s.public.t.mail": "hash", "s.public.t.name": "truncate(2)"})
     (copy,) = (c for c in before.copies if c.subscription == "s")

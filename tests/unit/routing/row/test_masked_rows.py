@@ -270,6 +270,25 @@ def test_a_table_whose_masked_column_is_renamed_is_held() -> None:
     assert "one of its new columns may be a masked one" in gateway.routes.held.reasons["s", T1]
 
 
+def test_a_table_that_gets_a_mask_is_held_until_it_is_copied() -> None:
+    copy = TableCopy("s", T1, (), ("id", "mail", "note"))
+    gateway = gateway_of(publish(), copies=[copy])
+    masked = replace(
+        gateway.plan,
+        publishes=(publish(masks=HASHED),),
+        copies=(replace(copy, masks=HASHED),),
+    )
+
+    before = gateway.commit(relation_of(TABLE), Insert(T1, (b"1", b"x", None)))
+    gateway.replanned.append(masked)
+    after = gateway.commit(relation_of(TABLE), Insert(T1, (b"2", b"ann@example.com", None)))
+
+    assert [s.key for s in data(before)] == [{"id": 1}]
+    assert [s.key for s in data(after)] == [{"id": hashed("2")}]
+    assert "a column has another mask" in gateway.routes.held.reasons["s", T1]
+    assert gateway.routes.needs_replan
+
+
 def test_a_table_whose_key_becomes_a_column_that_is_null_is_held() -> None:
     copy = TableCopy("s", T1, (), ("id", "mail", "note"), MIXED)
     gateway = gateway_of(publish(masks=MIXED), copies=[copy])
