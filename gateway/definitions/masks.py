@@ -243,17 +243,18 @@ class PlannedMasks:
 
         Names of earlier come first: their masks are for columns that have none by a present name.
         """
-        family = dict.fromkeys((table.oid, *table.ancestors))
+        trees = (self._catalog.tables.get(oid) for oid in table.ancestors)
+        family = {one.oid: str(one) for one in (table, *trees) if one is not None}
         above = list(family)
         while above:
-            more = (p for oid in above for p in self._catalog.parents.get(oid, ()))
-            above = [oid for oid in dict.fromkeys(more) if oid not in family]
-            family |= dict.fromkeys(above)
+            more = dict(p for oid in above for p in self._catalog.parents.get(oid, ()))
+            above = [oid for oid in more if oid not in family]
+            family |= {oid: more[oid] for oid in above}
         names: dict[str, None] = {}
         for oid in reversed(family):
             names |= self._earlier.get((subscription, oid), {})
-        present = [str(self._catalog.tables.get(oid, table)) for oid in reversed(family)]
-        return [*(name for name in names if name not in present), *dict.fromkeys(present)]
+        present = dict.fromkeys(reversed(family.values()))
+        return [*(name for name in names if name not in present), *present]
 
 
 def reused_name(

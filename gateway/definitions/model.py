@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from gateway.core.errors import DefinitionError
 from gateway.core.identifiers import one_line, quote_identifier
@@ -272,6 +272,13 @@ class Publication:
     excepted: frozenset[int] = frozenset()
 
 
+class Parent(NamedTuple):
+    """Table from which another one inherits, with its qualified name."""
+
+    oid: int
+    name: str
+
+
 @dataclass(frozen=True, slots=True)
 class Catalog:
     """Catalog of the source database: tables by OID and publications by name.
@@ -283,8 +290,8 @@ class Catalog:
             exist under this name.
         broken: Errors, by publication and OID, of tables that were published and are therefore not
             in `publications`.
-        parents: OIDs of the tables from which a table inherits that is no partition, by its OID;
-            read only where there are masks.
+        parents: Tables from which a table inherits that is no partition, by its OID; they need not
+            be published. Read only where there are masks.
     """
 
     tables: Mapping[int, Table]
@@ -292,7 +299,7 @@ class Catalog:
     publishes_generated: bool = False
     missing: tuple[tuple[str, str, str], ...] = ()
     broken: Mapping[tuple[str, int], DefinitionError] = field(default_factory=dict)
-    parents: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    parents: Mapping[int, tuple[Parent, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

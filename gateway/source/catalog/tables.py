@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import psycopg
 
-from gateway.definitions.model import Collation, Column, Element, Table
+from gateway.definitions.model import Collation, Column, Element, Parent, Table
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.source.catalog.partition_trees import tree_of
 from gateway.source.catalog.shape_queries import read_shapes
@@ -47,9 +47,11 @@ _TABLES: Final = """
     ORDER BY n.nspname, c.relname""".replace("$tree", tree_of("c.oid"))
 
 _PARENTS: Final = """
-    SELECT i.inhrelid, pg_catalog.array_agg(i.inhparent ORDER BY i.inhseqno)
+    SELECT i.inhrelid, i.inhparent, n.nspname || '.' || p.relname
     FROM pg_catalog.pg_inherits AS i JOIN pg_catalog.pg_class AS c ON c.oid = i.inhrelid
-    WHERE c.relkind = 'r' AND NOT c.relispartition GROUP BY i.inhrelid"""
+    JOIN pg_catalog.pg_class AS p ON p.oid = i.inhparent
+    JOIN pg_catalog.pg_namespace AS n ON n.oid = p.relnamespace
+    WHERE c.relkind IN ('r', 'f') AND NOT c.relispartition ORDER BY i.inhrelid, i.inhseqno"""
 
 _COLUMNS: Final = """
     SELECT a.attrelid, a.attname, a.attnum, a.atttypid, a.atttypmod,
@@ -244,13 +246,16 @@ def read_shaped_tables(connection: _Connection, oids: Iterable[int]) -> dict[int
     return {oid: replace(table, shape=shapes.get(oid)) for oid, table in tables.items()}
 
 
-def read_parents(connection: _Connection) -> dict[int, tuple[int, ...]]:
+def read_parents(connection: _Connection) -> dict[int, tuple[Parent, ...]]:
     """Return the tables from which each table inherits that is no partition, by OID.
 
     Raises:
         psycopg.Error: the server refuses, or is gone.
     """
-    return {oid: tuple(parents) for oid, parents in connection.execute(_PARENTS)}
+    parents: dict[int, tuple[Parent, ...]] = {}
+    for oid, parent, name in connection.execute(_PARENTS):
+        parents[oid] = (*parents.get(oid, ()), Parent(parent, name))
+    return parents
 
 
 def describe_table(connection: _Connection, oid: int) -> Table | None:

@@ -73,6 +73,15 @@ _TABLES: Final = """
         AND (%(everything)s OR n.nspname = ANY (%(schemas)s))"""
 
 
+# A table above one of the plan can have masks that are for it, and needs not be published.
+_ABOVE: Final = """
+    WITH RECURSIVE above(oid) AS (
+        SELECT pg_catalog.unnest(%s::pg_catalog.oid[])
+      UNION
+        SELECT i.inhparent
+        FROM above AS a JOIN pg_catalog.pg_inherits AS i ON i.inhrelid = a.oid)
+    SELECT oid FROM above"""
+
 _LISTED: Final = {
     "inhparent": "i.inhparent = ANY (%(tables)s)",
     "oid": "c.oid = ANY (%(tables)s)",
@@ -102,7 +111,8 @@ class CatalogWatch:
     It covers the publications of the database that a subscription names, and whether the stream
     reports how they are altered; tables of the schemas and databases that are published as a whole;
     partitions, names and replica identities of the tables of the plan; tables that bear the names
-    of those that are missing; columns and rights of those that are held.
+    of those that are missing; columns and rights of those that are held; with masks, the tables
+    above those of the plan.
 
     Args:
         before: Result of `whole_digest` before the plan was read.
@@ -146,7 +156,10 @@ def _digest(
     namespaces = _NAMESPACES if connection.info.server_version >= 150000 else ""
     held = sorted(set() if plan is None else {table.oid for table in plan.held})
     tables = _TABLES.format_map(_ALL if plan is None else _LISTED)
+    watched = {*({} if plan is None else plan.tables), *held}
     try:
+        if definitions.masks and plan is not None:
+            watched.update(oid for (oid,) in connection.execute(_ABOVE, (sorted(watched),)))
         everything, schemas = _wholes(connection, definitions, sorted(named))
         row = connection.execute(
             "SELECT pg_catalog.md5(pg_catalog.string_agg(line, ';' ORDER BY line)) FROM ("  # noqa: S608
@@ -154,7 +167,7 @@ def _digest(
             f" FROM ({_PUBLICATIONS}{namespaces}{tables}) AS f (a, b, c, d)) AS g (line)".encode(),
             {
                 "names": sorted(named),
-                "tables": sorted({*({} if plan is None else plan.tables), *held}),
+                "tables": sorted(watched),
                 "held": held,
                 "everything": everything or plan is None,
                 "schemas": schemas,

@@ -214,6 +214,38 @@ def test_a_table_that_comes_under_a_masked_one_is_copied_with_the_mask(
 
 
 @pytest.mark.usefixtures("key_file")
+def test_a_table_that_is_not_published_has_masks_for_those_that_inherit_from_it(
+    scene: MakeScene, source: Connection, kafka: str, registry: str
+) -> None:
+    source.execute(
+        b"CREATE UNLOGGED TABLE drafts (id int NOT NULL, body text);"
+        b"CREATE TABLE letters (id int PRIMARY KEY, body text, note text) INHERITS (drafts);"
+        b"CREATE TABLE cards (id int PRIMARY KEY, body text); INSERT INTO cards VALUES (1, 'early')"
+    )
+    s = scene(
+        "CREATE PUBLICATION p FOR TABLE letters, cards;"
+        "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;",
+        definitions={"watch_interval_s": 0.5},
+    )
+    named = {"drafts.body": "hash", "letters.note": "null"}
+    columns = {"masks": {f"{s.slot}.public.{name}": mask for name, mask in named.items()}}
+    s.project.extra = {**s.project.extra, "columns": columns}
+    gateway = s.project.start()
+    gateway.wait_until_copied()
+
+    source.execute(
+        b"INSERT INTO letters VALUES (1, 'life-secret', 'life-secret');"
+        b"ALTER TABLE cards INHERIT drafts; INSERT INTO cards VALUES (2, 'life-secret')"
+    )
+    wanted = [(1, hashed("early")), (2, hashed("life-secret"))]
+    wait_until(lambda: s.rebuilt("cards") == wanted, 60, "the copy with the mask")
+    assert gateway.terminate() == 0
+
+    assert s.rebuilt("letters") == [(1, hashed("life-secret"), None)]
+    assert_hidden(written(kafka, registry, s.slot))
+
+
+@pytest.mark.usefixtures("key_file")
 def test_a_table_is_held_when_another_column_has_the_name_of_a_masked_one(
     scene: MakeScene, source: Connection, kafka: str, registry: str
 ) -> None:

@@ -19,6 +19,7 @@ from gateway.definitions.model import (
     Column,
     Definitions,
     Fault,
+    Parent,
     Plan,
     Publication,
     PublishedRelation,
@@ -57,6 +58,7 @@ COLUMNS = (
 TABLE = Table(
     1, "public", "t", "r", COLUMNS, ReplicaIdentity.DEFAULT, ("id",), ("id",)
 )  # fmt: skip
+OF_T = Parent(1, "public.t")
 ROOT = replace(TABLE, oid=9, name="events", kind="p", leaves=(1,))
 LEAF = replace(TABLE, ancestors=(9,))
 
@@ -230,7 +232,7 @@ def test_an_earlier_name_counts_for_the_subscription_that_published_it() -> None
 def test_a_mask_is_for_the_tables_that_inherit(direct: bool) -> None:
     masks = {"s.public.t.mail": "null", "s.public.vip.name": "hash"}
     middle, heir = replace(TABLE, oid=2, name="middle"), replace(TABLE, oid=3, name="vip")
-    parents = {3: (1,)} if direct else {2: (1,), 3: (2,)}
+    parents = {3: (OF_T,)} if direct else {2: (OF_T,), 3: (Parent(2, "public.middle"),)}
     of = replace(everything(TABLE, middle, heir), parents=parents)
     plan = plan_of(masks, of)
     states = copy_states(plan, (), reconcile=True)
@@ -239,6 +241,20 @@ def test_a_mask_is_for_the_tables_that_inherit(direct: bool) -> None:
     assert masks_of(plan, oid=2) == ({} if direct else {"mail": "null"})
     alone = plan_of(masks, everything(TABLE, middle, heir), states=states)
     assert masks_of(alone, oid=3) == {"name": "hash", "mail": "null"}
+
+
+def test_a_mask_of_a_table_that_is_not_published_is_for_those_that_inherit_from_it() -> None:
+    masks = {
+        "s.public.t.mail": "hash",
+        "s.public.events.mail": "truncate(1)",
+        "s.public.events.name": "truncate(2)",
+        "s.public.all.name": "null",
+    }
+    above = {1: (Parent(9, "public.events"),), 9: (Parent(10, "public.all"),)}
+
+    plan = plan_of(masks, replace(everything(TABLE), parents=above))
+
+    assert masks_of(plan) == {"mail": "hash", "name": "truncate(2)"}
 
 
 def test_a_generated_column_of_a_masked_table_is_warned_of() -> None:
@@ -462,7 +478,11 @@ def test_a_table_that_comes_under_a_masked_one_is_copied_again(attached: bool) -
     masks = {"s.public.events.mail": "hash"}
     above = replace(ROOT, leaves=()) if attached else replace(TABLE, oid=9, name="events")
     alone = everything(TABLE, above)
-    under = everything(LEAF, ROOT) if attached else replace(alone, parents={1: (9,)})
+    under = (
+        everything(LEAF, ROOT)
+        if attached
+        else replace(alone, parents={1: (Parent(9, "public.events"),)})
+    )
     states = ready(copy_states(plan_of(masks, alone), (), reconcile=True))
 
     plan = plan_of(masks, under, states=states)
