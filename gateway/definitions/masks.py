@@ -144,7 +144,8 @@ class PlannedMasks:
         """Return the names of the tables whose masks `table` has, the nearest last."""
         return tuple(
             name
-            for name in (self._names(subscription, table) if self._masks else ())
+            for names in (self._names(subscription, table) if self._masks else ())
+            for name in names
             if any(mask.startswith(f"{subscription}.{name}.") for mask in self._masks)
         )
 
@@ -166,7 +167,8 @@ class PlannedMasks:
         named = {
             f"{subscription}.{name}."
             for subscription, tables in targets.items()
-            for names in (missing, *(self._names(subscription, one) for one in tables.values()))
+            for found in ((missing,), *(self._names(subscription, t) for t in tables.values()))
+            for names in found
             for name in names
         }
         named |= {f"{table.subscription}.{name}." for table in self._before for name in table.names}
@@ -195,7 +197,11 @@ class PlannedMasks:
                 f'"{subscription}": it was masked as "{reused[1]}", which is another column now',
                 hint="mask it in [columns] masks under its new name as well",
             )
+        present = self._of_names(subscription, self._names(subscription, table)[1])
+        renamed = {before.get(c.attnum) for c in table.columns if c.name not in named}
         for name, mask in named.items():
+            if name not in by_name and name not in present and name not in renamed:
+                continue  # the table has left the tree that its mask is for, and dropped the column
             fault = _fault_of(by_name.get(name), mask, is_key=name in key)
             if fault is not None:
                 why, hint = fault
@@ -228,20 +234,26 @@ class PlannedMasks:
             return {}
         found = self._named.get((subscription, table.oid))
         if found is None:
-            found = self._named[subscription, table.oid] = {}
-            for name in self._names(subscription, table):
-                prefix = f"{subscription}.{name}."
-                found |= {
-                    column.removeprefix(prefix): mask
-                    for column, mask in self._masks.items()
-                    if column.startswith(prefix)
-                }
+            earlier, present = self._names(subscription, table)
+            found = self._of_names(subscription, [*earlier, *present])
+            self._named[subscription, table.oid] = found
         return found
 
-    def _names(self, subscription: str, table: Table) -> Collection[str]:
-        """Return the names of a table and of those above it, the nearest last.
+    def _of_names(self, subscription: str, names: Iterable[str]) -> dict[str, Mask]:
+        found: dict[str, Mask] = {}
+        for name in names:
+            prefix = f"{subscription}.{name}."
+            found |= {
+                column.removeprefix(prefix): mask
+                for column, mask in self._masks.items()
+                if column.startswith(prefix)
+            }
+        return found
 
-        Names of earlier come first: their masks are for columns that have none by a present name.
+    def _names(self, subscription: str, table: Table) -> tuple[list[str], list[str]]:
+        """Return the earlier and the present names of a table and of those above it, nearest last.
+
+        Masks by earlier names are for columns that have none by a present name.
         """
         trees = (self._catalog.tables.get(oid) for oid in table.ancestors)
         family = {one.oid: str(one) for one in (table, *trees) if one is not None}
@@ -254,7 +266,7 @@ class PlannedMasks:
         for oid in reversed(family):
             names |= self._earlier.get((subscription, oid), {})
         present = dict.fromkeys(reversed(family.values()))
-        return [*(name for name in names if name not in present), *present]
+        return [name for name in names if name not in present], list(present)
 
 
 def reused_name(

@@ -312,6 +312,30 @@ def test_a_masked_column_whose_name_another_has_now_needs_a_mask() -> None:
         assert masks_of(both) == {"mail_old": "hash", "mail": "null"}
 
 
+def test_a_former_child_may_drop_the_masked_column_and_not_rename_it() -> None:
+    masks = {"s.public.events.mail": "null"}
+    child = everything(TABLE, replace(TABLE, oid=9, name="events"))
+    child = replace(child, parents={1: (Parent(9, "public.events"),)})
+    states = copy_states(plan_of(masks, child), (), reconcile=True)
+    renamed = replace(TABLE, columns=(*COLUMNS[:2], replace(COLUMNS[2], name="address")))
+    dropped = replace(TABLE, columns=COLUMNS[:2])
+
+    def alone(of: Table) -> Catalog:
+        return everything(of, replace(TABLE, oid=9, name="events"))
+
+    with pytest.raises(DefinitionError, match=r'"mail" of table "public.t" by null .* no such'):
+        plan_of(masks, alone(renamed), states=states)
+    with pytest.raises(DefinitionError, match=r'"mail" of table "public.events" .* no such'):
+        plan_of(masks, everything(TABLE, replace(dropped, oid=9, name="events")), states=states)
+    both = plan_of({**masks, "s.public.t.address": "hash"}, alone(renamed), states=states)
+    assert masks_of(both) == {"address": "hash"}
+    for _ in range(2):
+        plan = plan_of(masks, alone(dropped), states=states)
+        states = copy_states(plan, states, reconcile=False)
+        assert masks_of(plan) == {}
+    assert masks_of(plan, oid=9) == {"mail": "null"}
+
+
 def test_a_held_table_without_masks_has_no_description() -> None:
     plan = plan_of({}, everything(TABLE), faults={("s", 1): Fault("no right")})
 
