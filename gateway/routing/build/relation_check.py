@@ -24,7 +24,11 @@ def targets_of(publishes: Publishes, oids: Iterable[int]) -> set[tuple[str, int]
 
 
 def mismatch_of(
-    publish: Publish, relation: Relation, filters: Filters, planned: Table, now: Table | None
+    publish: Publish,
+    relation: Relation,
+    filters: Filters,
+    planned: Table,
+    present: Iterable[tuple[Table, Table | None]] = (),
 ) -> str | None:
     """Return why `publish` cannot receive the rows of `relation`, or None.
 
@@ -36,19 +40,23 @@ def mismatch_of(
         relation: Relation as announced.
         filters: Row filters of the plan.
         planned: Table of `publish` as it was when the plan was made.
-        now: The same as it is, or None if it was dropped; needed only with masks.
+        present: That table and the announced one, each as planned and as it is, or None if it was
+            dropped; needed only with masks.
     """
     names = {column.name for column in relation.columns}
     if publish.columns is not None and not names.issuperset(publish.columns):
         return "a column of its column list is gone"
     direct = publish.relation_oid == publish.target_oid == relation.relation_oid
-    if masked := {name for name, _ in publish.masks}:
-        before = {column.attnum: column.name for column in planned.columns}
-        if now is None:
-            if direct and not names.issubset(before.values()):
-                return "it was dropped, and one of its new columns may be a masked one renamed"
-        elif reused_name(before, now.columns, masked) is not None:
+    masked = {name for name, _ in publish.masks}
+    for before, now in present if masked else ():
+        numbers = {column.attnum: column.name for column in before.columns}
+        if now is not None and reused_name(numbers, now.columns, masked) is not None:
             return "another column has the name of a masked one"
+        known = [before] if now is None else [before, now]
+        if before.oid == relation.relation_oid and not any(
+            _has_columns(table, relation, publish.target_oid) for table in known
+        ):
+            return "one of its columns may be a masked one that was renamed"
     identity = {column.name for column in relation.columns if column.is_key}
     full = relation.replica_identity is ReplicaIdentity.FULL
     had = names if planned.replica_identity is ReplicaIdentity.FULL else {*planned.identity}
@@ -60,3 +68,15 @@ def mismatch_of(
         if identified and direct and not full and not identity.issuperset(read & had):
             return "a column of its row filter is not in its replica identity any more"
     return None
+
+
+def _has_columns(table: Table, relation: Relation, target_oid: int) -> bool:
+    """Whether `table` has the columns of `relation`, in their order.
+
+    The order never changes: where two columns have exchanged their names, the names are in another
+    one. The description of a partition that was gone at the start has the order of its root.
+    """
+    sent = [column.name for column in relation.columns]
+    known = [column.name for column in table.columns if column.name in sent]
+    is_as_its_root = table.kind == "p" and table.oid != target_oid
+    return sorted(sent) == sorted(known) if is_as_its_root else sent == known

@@ -171,6 +171,7 @@ class RelationRoutes:
         self.held.hold(unseen_changes(self._planned, plan))
         self.held.hold(self._masked_otherwise(plan))
         self.held.adopt(plan, self._published_tables)
+        self._planned = {**plan.tables, **self._planned}
         ours = self._published_tables
         kept = [p for p in plan.publishes if (p.subscription, p.target_oid) in ours]
         self._publishes = self._now = _by_relation(kept)
@@ -286,8 +287,9 @@ class RelationRoutes:
             mismatch = None
             if table_id in self._keys or publish.masks:
                 planned = self._planned[publish.target_oid]
-                now = self._catalog.table(planned.oid) if publish.masks else None
-                mismatch = mismatch_of(publish, relation, self.filters, planned, now)
+                oids = {publish.target_oid, relation.relation_oid} if publish.masks else ()
+                present = [(self._planned[oid], self._catalog.table(oid)) for oid in oids]
+                mismatch = mismatch_of(publish, relation, self.filters, planned, present)
             if mismatch is None:
                 usable.append(publish)
             elif table_id in self._keys:

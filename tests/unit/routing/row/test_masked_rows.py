@@ -11,7 +11,7 @@ import pytest
 
 from gateway.core.lsn import Lsn
 from gateway.core.records import Record
-from gateway.definitions.model import Collation, Masks, Table, TableCopy
+from gateway.definitions.model import Collation, Column, Masks, Table, TableCopy
 from gateway.envelope.envelope import TransactionContext
 from gateway.envelope.headers import HeaderMaker
 from gateway.pgoutput.messages import (
@@ -29,6 +29,8 @@ from gateway.routing.build.relation_check import mismatch_of
 from gateway.routing.row.transaction_state import TransactionState
 from schemas.settings.masks import Mask
 from tests.support.gateway.routing_scene import (
+    CHILD,
+    PARENT,
     T1,
     Gateway,
     NoCatalog,
@@ -267,7 +269,7 @@ def test_a_table_whose_masked_column_is_renamed_is_held() -> None:
     seen = gateway.commit(renamed, Insert(T1, (b"1", b"ann@example.com", None)))
 
     assert data(seen) == []
-    assert "one of its new columns may be a masked one" in gateway.routes.held.reasons["s", T1]
+    assert "one of its columns may be a masked one" in gateway.routes.held.reasons["s", T1]
 
 
 def test_a_table_that_gets_a_mask_is_held_until_it_is_copied() -> None:
@@ -306,7 +308,7 @@ def test_a_table_in_which_another_column_has_the_name_of_a_masked_one_does_not_m
     now = replace(TABLE, columns=columns)
 
     def mismatch(of: Table) -> str | None:
-        return mismatch_of(publish(masks=MIXED), relation_of(of), filters, TABLE, of)
+        return mismatch_of(publish(masks=MIXED), relation_of(of), filters, TABLE, [(TABLE, of)])
 
     assert mismatch(TABLE) is None
     assert mismatch(now) == "another column has the name of a masked one"
@@ -324,6 +326,65 @@ def test_last_rows_of_a_dropped_table_with_a_column_that_was_not_known_are_lost(
 
     assert data(seen) == []
     assert gateway.routes.held.lost.keys() == {("s", T1)}
+
+
+SWAPPED = (COLUMNS[0], replace(MAIL, name="note"), replace(COLUMNS[2], name="mail"))
+
+
+@pytest.mark.parametrize("columns", [SWAPPED, (*COLUMNS, column("new", 4, *TEXT))])
+@pytest.mark.parametrize("now", [None, TABLE], ids=["dropped", "swapped back"])
+def test_rows_whose_columns_had_other_names_than_are_known_are_not_published(
+    monkeypatch: pytest.MonkeyPatch, columns: tuple[Column, ...], now: Table | None
+) -> None:
+    monkeypatch.setattr(NoCatalog, "table", lambda _, oid: now)
+    monkeypatch.setattr(NoCatalog, "column", lambda _, name, *__: column(name, 0, *TEXT))
+    gateway = gateway_of(publish(masks=MIXED))
+    row = (b"1", b"ann@example.com", b"", b"ann@example.com")[: len(columns)]
+
+    seen = gateway.commit(relation_of(replace(TABLE, columns=columns)), Insert(T1, row))
+
+    assert data(seen) == []
+    assert gateway.routes.held.lost.keys() == {("s", T1)}
+
+
+@pytest.mark.parametrize("of", [TABLE, replace(TABLE, columns=COLUMNS[:2])], ids=["now", "later"])
+def test_rows_of_the_columns_of_the_plan_or_of_the_catalog_are_published(
+    monkeypatch: pytest.MonkeyPatch, of: Table
+) -> None:
+    monkeypatch.setattr(NoCatalog, "table", lambda _, oid: of)
+    gateway = gateway_of(publish(masks=(("mail", Mask("null")),)))
+
+    for sent in (TABLE, of):
+        row = (b"1", b"ann@example.com", b"x")[: len(sent.columns)]
+        (record,) = data(gateway.commit(relation_of(sent), Insert(T1, row)))
+        assert record.value is not None
+        assert record.value["after"]["mail"] is None
+
+
+@pytest.mark.parametrize("described", ["as it was", "as its root"])
+def test_last_rows_of_a_dropped_partition_are_published_unless_columns_were_renamed(
+    monkeypatch: pytest.MonkeyPatch, described: str
+) -> None:
+    root = table(PARENT, "t1", COLUMNS, identity=("id",), primary_key=("id",), kind="p")
+    own = (replace(MAIL, attnum=1), replace(COLUMNS[0], attnum=2), COLUMNS[2])
+    leaf = replace(root, oid=CHILD, name="t1_1", kind="r", columns=own)
+    planned = leaf if described == "as it was" else replace(root, oid=CHILD)
+    monkeypatch.setattr(NoCatalog, "table", lambda _, oid: root if oid == PARENT else None)
+
+    def published(of: Table) -> list[Seen]:
+        by_root = publish(relation=CHILD, target=PARENT, masks=MIXED)
+        gateway = Gateway([root, planned], [by_root], hash_key=KEY)
+        row = Insert(CHILD, (b"ann@example.com", b"1", b"confid"))
+        return data(gateway.commit(relation_of(of), row))
+
+    swapped = (replace(own[0], name="note"), own[1], replace(own[2], name="mail"))
+    address = (replace(own[0], name="address"), *own[1:])
+    (record,) = published(leaf)
+    assert record.value is not None
+    assert record.value["after"] == {"id": 1, "mail": None, "note": "co"}
+    assert published(replace(leaf, columns=address)) == []
+    if described == "as it was":
+        assert published(replace(leaf, columns=swapped)) == []
 
 
 def test_masked_rows_are_left_to_the_interpreted_path(row_path: str) -> None:
