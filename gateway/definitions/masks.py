@@ -263,7 +263,8 @@ class PlannedMasks:
             above = [oid for oid in more if oid not in family]
             family |= {oid: more[oid] for oid in above}
         names: dict[str, None] = {}
-        for oid in reversed(family):
+        # A partition that was published by itself brings its masks to the root it is published as.
+        for oid in (*table.leaves, *reversed(family)):
             names |= self._earlier.get((subscription, oid), {})
         present = dict.fromkeys(reversed(family.values()))
         return [name for name in names if name not in present], list(present)

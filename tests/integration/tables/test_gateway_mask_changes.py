@@ -73,6 +73,35 @@ def test_masks_stay_with_tables_that_are_renamed_or_detached(
 
 
 @pytest.mark.usefixtures("key_file")
+def test_a_masked_table_that_becomes_a_partition_brings_its_mask_to_the_root(
+    scene: MakeScene, source: Connection, kafka: str, registry: str
+) -> None:
+    source.execute(
+        b"CREATE TABLE events (id int PRIMARY KEY, mail text) PARTITION BY RANGE (id);"
+        b"CREATE TABLE events_9 PARTITION OF events FOR VALUES FROM (9) TO (99);"
+        b"CREATE TABLE contacts (id int PRIMARY KEY, mail text);"
+        b"INSERT INTO contacts VALUES (1, 'mail-secret'); INSERT INTO events VALUES (9, 'x')"
+    )
+    s = scene("CREATE PUBLICATION p FOR ALL TABLES WITH (publish_via_partition_root = true);"
+              "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;",
+              definitions={"watch_interval_s": 0.5})  # fmt: skip
+    named = f"{s.slot}.public.contacts.mail"
+    s.project.extra = {**s.project.extra, "columns": {"masks": {named: "hash"}}}
+    gateway = s.project.start()
+    gateway.wait_until_copied()
+
+    source.execute(
+        b"ALTER TABLE events ATTACH PARTITION contacts FOR VALUES FROM (1) TO (9);"
+        b"INSERT INTO events VALUES (2, 'mail-secret')"
+    )
+    wanted = [(1, hashed("mail-secret")), (2, hashed("mail-secret")), (9, hashed("x"))]
+    wait_until(lambda: s.rebuilt("events") == wanted, 60, "the tree with the mask")
+    assert gateway.terminate() == 0
+
+    assert_hidden(written(kafka, registry, s.slot))
+
+
+@pytest.mark.usefixtures("key_file")
 def test_last_rows_of_a_dropped_table_are_hashed_when_the_key_is_gone(
     scene: MakeScene,
     source: Connection,

@@ -114,6 +114,10 @@ def masks_of(plan: Plan, subscription: str = "s", oid: int = 1) -> dict[str, str
     return {name: str(mask) for name, mask in publish.masks}
 
 
+def ready(states: Iterable[CopyState]) -> list[CopyState]:
+    return [replace(state, state="ready") for state in states]
+
+
 def test_a_mask_is_for_one_subscription() -> None:
     plan = plan_of({"s.public.t.mail": "hash", "few.public.t.name": "truncate(1)"})
 
@@ -160,6 +164,24 @@ def test_a_mask_of_a_tree_stays_with_a_partition_that_is_detached(via_root: bool
         states = copy_states(plan, states, reconcile=True)
 
         assert masks_of(plan) == {"mail": "hash"}
+
+
+@pytest.mark.parametrize("moved", ["attached", "published as its root"])
+def test_a_partition_that_was_published_by_itself_brings_its_mask_to_the_root(moved: str) -> None:
+    masks = {"s.public.t.mail": "hash", "s.public.events.name": "null"}
+    if moved == "attached":
+        before = everything(replace(ROOT, leaves=()), TABLE, via_root=True)
+    else:
+        before = everything(ROOT, LEAF)
+    states = ready(copy_states(plan_of(masks, before), (), reconcile=True))
+
+    for _ in range(2):
+        plan = plan_of(masks, everything(ROOT, LEAF, via_root=True), states=states)
+        states = ready(after := copy_states(plan, states, reconcile=False))
+
+        assert masks_of(plan, oid=9) == {"name": "null", "mail": "hash"}
+        assert [state.table for state in states if state.subscription == "s"] == ["events"]
+    assert after == tuple(states)
 
 
 def test_a_mask_stays_with_a_table_that_is_held_when_it_gets_another_name() -> None:
@@ -491,10 +513,6 @@ def test_a_table_with_other_masks_is_copied_again(masks: dict[str, str], key: st
     assert (
         definitions(masks, key).fingerprint != definitions({"s.public.t.mail": "hash"}).fingerprint
     )
-
-
-def ready(states: Iterable[CopyState]) -> list[CopyState]:
-    return [replace(state, state="ready") for state in states]
 
 
 @pytest.mark.parametrize("attached", [True, False], ids=["partition", "child"])
