@@ -10,7 +10,7 @@ from gateway.core.errors import FilterError, UnfitError
 
 __all__ = ["FilterEvaluationError", "FilterSource", "NotEvaluatedHere"]
 
-_VALUES: Final = re.compile(r'".*"|\b\d[\d.]*\b', re.DOTALL)
+_VALUES: Final = re.compile(r'".*"|\b\d[\w.]*', re.DOTALL)
 """Parts of PostgreSQL's messages that may be values of the row: numbers, and from the first quote
 to the last one, since a value can have quotes and lines."""
 _HINT: Final = (
