@@ -234,7 +234,7 @@ def published_before(
     """
     refused: DefinitionError | None = None
     try:
-        if not read_plan(settings, connection, definitions).held and not definitions.masks:
+        if not definitions.masks and not read_plan(settings, connection, definitions).held:
             return None
     except DefinitionError as error:
         refused = error

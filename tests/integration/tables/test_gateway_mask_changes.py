@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from gateway.definitions.model import Plan
+from gateway.runtime.planning import setup
+from gateway.runtime.planning.plan import read_plan
 from tests.support.gateway.masked_scene import (
     KEY,
     ROW,
@@ -379,6 +382,25 @@ def test_reload_and_status_say_that_masks_need_a_restart(scene: MakeScene) -> No
     assert "columns.masks: differ from those in force" in ended.err
     assert "restart the gateway" in ended.err
     assert "a restart if the masks of [columns] differ" in status.out
+
+
+@pytest.mark.usefixtures("source", "key_file")
+def test_the_plan_of_masked_tables_is_read_once(
+    scene: MakeScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s = scene("CREATE PUBLICATION p FOR TABLE notes; "
+              "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;")  # fmt: skip
+    s.project.extra = {"columns": {"masks": {f"{s.slot}.public.notes.body": "hash"}}}
+    read: list[None] = []
+
+    def counted(*arguments: Any, **options: Any) -> Plan:
+        read.append(None)
+        return read_plan(*arguments, **options)
+
+    monkeypatch.setattr(setup, "read_plan", counted)
+    s.run_to("0/1")
+
+    assert len(read) == 1
 
 
 @pytest.mark.usefixtures("source", "key_file")
