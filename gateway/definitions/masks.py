@@ -115,6 +115,10 @@ class PlannedMasks:
         self, definitions: Definitions, catalog: Catalog, before: Collection[MaskedBefore]
     ) -> None:
         self._masks = definitions.masks
+        self._by_table: dict[str, dict[str, Mask]] = defaultdict(dict)
+        for name, mask in definitions.masks.items():
+            for table_name, column in _splits(name):
+                self._by_table[table_name][column] = mask
         self._catalog = catalog
         self._before = before
         self._columns = {(table.subscription, table.oid): table.columns for table in before}
@@ -146,7 +150,7 @@ class PlannedMasks:
             name
             for names in (self._names(subscription, table) if self._masks else ())
             for name in names
-            if any(mask.startswith(f"{subscription}.{name}.") for mask in self._masks)
+            if f"{subscription}.{name}" in self._by_table
         )
 
     def restored(self, publish: Publish, table: Table) -> Publish:
@@ -165,15 +169,15 @@ class PlannedMasks:
         """
         missing = [f"{schema}.{name}" for schema, name, _ in self._catalog.missing]
         named = {
-            f"{subscription}.{name}."
+            f"{subscription}.{name}"
             for subscription, tables in targets.items()
             for found in ((missing,), *(self._names(subscription, t) for t in tables.values()))
             for names in found
             for name in names
         }
-        named |= {f"{table.subscription}.{name}." for table in self._before for name in table.names}
+        named |= {f"{table.subscription}.{name}" for table in self._before for name in table.names}
         for name in self._masks:
-            if not name.startswith(tuple(named)):
+            if named.isdisjoint(table for table, _ in _splits(name)):
                 yield DefinitionError(
                     f"the mask of {name} is for a table that its subscription does not have",
                     hint="it is named subscription.schema.table.column in [columns] masks, under "
@@ -242,12 +246,7 @@ class PlannedMasks:
     def _of_names(self, subscription: str, names: Iterable[str]) -> dict[str, Mask]:
         found: dict[str, Mask] = {}
         for name in names:
-            prefix = f"{subscription}.{name}."
-            found |= {
-                column.removeprefix(prefix): mask
-                for column, mask in self._masks.items()
-                if column.startswith(prefix)
-            }
+            found |= self._by_table.get(f"{subscription}.{name}", {})
         return found
 
     def _names(self, subscription: str, table: Table) -> tuple[list[str], list[str]]:
@@ -268,6 +267,16 @@ class PlannedMasks:
             names |= self._earlier.get((subscription, oid), {})
         present = dict.fromkeys(reversed(family.values()))
         return [name for name in names if name not in present], list(present)
+
+
+def _splits(name: str) -> Iterator[tuple[str, str]]:
+    """Yield ``subscription.schema.table`` and column as which a mask's name can be read.
+
+    It is more than one way if one of the names has a point.
+    """
+    parts = name.split(".")
+    for count in range(3, len(parts)):
+        yield ".".join(parts[:count]), ".".join(parts[count:])
 
 
 def reused_name(

@@ -119,11 +119,12 @@ def _mask_value(mask: Mask, column: Column, hash_key: bytes) -> MaskValue:
     if mask.kind == "hash" and not hash_key:
         raise ValueError("a hash without a key hides nothing")
     extension = column.type_name if column.type_kind == "b" else ""
-    canonical = KEY_FORMS[of_column(column.base_type_oid, extension).key] or _as_it_is
+    canonical = KEY_FORMS[of_column(column.base_type_oid, extension).key]
 
     def hashed(text: bytes) -> bytes:
-        with suppress(ValueError, ValueFormatError):  # then it is hashed as it was sent
-            text = canonical(text)
+        if canonical is not None:
+            with suppress(ValueError, ValueFormatError):  # then it is hashed as it was sent
+                text = canonical(text)
         return hmac.digest(hash_key, text, "sha256").hex().encode()
 
     def truncated(text: bytes) -> bytes:
@@ -133,7 +134,3 @@ def _mask_value(mask: Mask, column: Column, hash_key: bytes) -> MaskValue:
         return characters.encode(errors="surrogateescape")
 
     return hashed if mask.kind == "hash" else truncated
-
-
-def _as_it_is(text: bytes) -> bytes:
-    return text
