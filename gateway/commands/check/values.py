@@ -22,6 +22,7 @@ from gateway.envelope.schema import Field, describe, has_choice
 from gateway.source.copy.errors import TableChanged
 from gateway.source.copy.relation_guard import lock
 from gateway.source.session.connection import classify_server_error
+from schemas.settings.masks import Mask
 from schemas.types import ARRAY, MOST_ITEMS
 
 __all__ = ["type_findings", "value_findings"]
@@ -50,14 +51,16 @@ def type_findings(plan: Plan, settings: Settings) -> Iterator[Finding]:
     held = {f"{one.schema}.{one.table}" for one in plan.held}
     tables: set[str] = set()
     published: dict[str, Column] = {}
-    for table, columns in _published(plan):
+    masked: dict[str, Mask] = {}
+    for table, columns, masks in _published(plan):
         key = key_of(table, {column.name for column in columns}) or ()
         tables.add(str(table))
+        masked |= {f"{table}.{c}": mask for c, mask in masks.items() if mask.kind != "null"}
         for column in columns:
             name = f"{table}.{column.name}"
             published[name] = column
             is_array = column.element is not None and ARRAY.choice in types.native_of(name)
-            if is_array and column.name in key:
+            if is_array and column.name in key and name not in masked:
                 yield Finding(
                     Severity.WARNING,
                     f"table {table}: array column {column.name} is part of the key, and therefore"
@@ -73,6 +76,11 @@ def type_findings(plan: Plan, settings: Settings) -> Iterator[Finding]:
                 Severity.WARNING,
                 f"types: [types.columns] has {name}, and no such column is published",
                 "write it as schema.table.column, without quotes inside",
+            )
+        elif name in masked:
+            yield Finding(
+                Severity.WARNING,
+                f"types: [types.columns] has {name}, which is text: its mask is {masked[name]}",
             )
         elif not has_choice(published[name]):
             yield Finding(
@@ -90,12 +98,13 @@ def value_findings(
     effect = "such changes go to the error topic"
     if settings.on_error.value == "stop":
         effect = "the gateway stops there"
-    for table, columns in _published(plan):
+    for table, columns, masks in _published(plan):
         key = key_of(table, {column.name for column in columns})
         described = describe(table.schema, table.name, columns, key, types=settings.types)
         wanted = [
             (field.column, sought, what)
             for field in described.fields
+            if field.column not in masks
             for sought, what in _conditions(field)
         ]
         if not wanted:
@@ -117,14 +126,22 @@ def value_findings(
                 )
 
 
-def _published(plan: Plan) -> Iterator[tuple[Table, list[Column]]]:
-    """Yield each subscriber table with the columns that are published to any subscription."""
+def _published(plan: Plan) -> Iterator[tuple[Table, list[Column], dict[str, Mask]]]:
+    """Yield each subscriber table with the columns that are published to any subscription.
+
+    With them comes a mask of each column that no subscription has without one.
+    """
     publishes: dict[int, list[Publish]] = defaultdict(list)
     for publish in plan.publishes:
         publishes[publish.target_oid].append(publish)
     for oid, found in sorted(publishes.items()):
         table = plan.tables[oid]
-        yield table, [c for c in table.columns if any(p.publishes(c) for p in found)]
+        masks = {name: mask for publish in found for name, mask in publish.masks}
+        columns = [c for c in table.columns if any(p.publishes(c) for p in found)]
+        for column in columns:
+            if any(p.publishes(column) and column.name not in dict(p.masks) for p in found):
+                masks.pop(column.name, None)
+        yield table, columns, masks
 
 
 def _conditions(field: Field) -> Iterator[tuple[str, str]]:

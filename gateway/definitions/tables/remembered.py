@@ -62,11 +62,17 @@ def describe(plan: Plan, copy: TableCopy) -> str:
     table = plan.tables[copy.target_oid]
     key = key_of(table, copy.columns)
     masks = dict(copy.masks)
+    hashed = [name for name, mask in copy.masks if mask.kind == "hash"]
     hidden = {c.name for c in table.columns if c.name in masks or c.name not in copy.columns}
     hidden = hidden if copy.masked_as else set()
     description: dict[str, object] = {
         "key": key_signature(table.columns, key),
-        "native": _native(table, copy.columns if key == () else key or (), plan.types),
+        # A hash is text, whatever the type.
+        "native": _native(
+            table,
+            [name for name in (copy.columns if key == () else key or ()) if name not in hashed],
+            plan.types,
+        ),
         "kind": table.kind,
         # The value that older rows have in a masked column, published or not, is a true one.
         "columns": [

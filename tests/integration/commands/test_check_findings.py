@@ -112,6 +112,39 @@ def test_values_that_avro_cannot_carry_are_found_in_the_tables(
     assert "column plain" not in said
 
 
+def test_values_of_masked_columns_are_not_searched_unless_somebody_has_them_without_a_mask(
+    scene: Callable[..., Scene], database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGSLUICE_COLUMNS__HASH_KEY", "a key of the tests, of forty characters.")
+    with database.connect() as connection:
+        connection.execute(
+            "CREATE TABLE wide (a int[] PRIMARY KEY, t time, u time, i int[], d date)"
+        )
+        connection.execute("INSERT INTO wide VALUES ('{1}', '24:00', '24:00', '{{1}}', now())")
+    s = scene(
+        f"{PLAIN} CREATE SUBSCRIPTION {{s}}_few CONNECTION '' PUBLICATION few;"
+        "CREATE PUBLICATION few FOR TABLE wide (a, u);",
+        types={"time": "native", "arrays": "native"},
+    )
+    names = {"wide.a": "hash", "wide.t": "hash", "wide.u": "null", "wide.i": "null"}
+    names |= {"wide.d": "hash"}
+    masks = {f"{s.slot}.public.{name}": mask for name, mask in names.items()}
+    masks[f"{s.slot}_few.public.wide.a"] = "hash"
+    s.project.extra = {
+        **s.project.extra,
+        "columns": {"masks": masks},
+        "types.columns": {"public.wide.d": "text", "public.wide.i": "native"},
+    }
+
+    said = s.cli("check").out
+
+    assert said.count("which Avro cannot carry") == 1
+    assert "table public.wide: column u has 24:00, which Avro cannot carry" in said
+    assert "is part of the key" not in said
+    assert "[types.columns] has public.wide.d, which is text: its mask is hash" in said
+    assert "public.wide.i" not in said
+
+
 def test_an_array_in_a_key_is_named_unless_it_is_text_in_any_case(
     scene: Callable[..., Scene], database: Database
 ) -> None:

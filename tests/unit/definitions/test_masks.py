@@ -30,12 +30,14 @@ from gateway.definitions.sql.parser import parse_definitions
 from gateway.definitions.tables.remembered import (
     describe,
     description_fault,
+    has_same_key,
     masked_before,
     recall,
     unseen_since,
 )
 from gateway.pgoutput.messages import ReplicaIdentity
 from schemas.settings.masks import Mask
+from schemas.settings.tables import TypesTable
 
 KEY = "0123456789abcdef0123456789abcdef"
 OTHER_KEY = KEY[::-1]
@@ -573,6 +575,17 @@ def test_a_table_that_is_gone_is_published_with_its_masks() -> None:
     recalled = recall(replace(before, tables={}, publishes=(), copies=()), [state], existing=())
 
     assert masks_of(replace(recalled, copies=(copy,))) == {"name": "truncate(2)", "mail": "hash"}
+
+
+@pytest.mark.parametrize(("mask", "same"), [("hash", True), ("", False)])
+def test_a_hashed_key_is_text_whatever_the_types_say(mask: str, same: bool) -> None:
+    masks = {"s.public.t.id": mask} if mask else {}
+    dated = (column("id", 1, 1082, "date"), *COLUMNS[1:])
+    plan = plan_of(masks, catalog(replace(TABLE, columns=dated)))
+    as_text = replace(plan, types=TypesTable(date="text"))
+    (copy,) = (c for c in plan.copies if c.subscription == "s")
+
+    assert has_same_key(describe(plan, copy), describe(as_text, copy)) == same
 
 
 def test_what_is_kept_in_kafka_has_no_value_of_older_rows() -> None:
