@@ -31,12 +31,14 @@ DEFINITIONS = (
     "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
 )
 TABLES = """
-CREATE TABLE people (ssn numeric(10, 2) PRIMARY KEY, name text, born date, salary int, note text);
+CREATE TABLE people (ssn numeric(10, 2) PRIMARY KEY, name text, born date, salary int, note text,
+    rises time, sums int[], tags text[]);
 ALTER TABLE people ALTER note SET STORAGE EXTERNAL;
 ALTER TABLE people REPLICA IDENTITY FULL;
 CREATE TABLE bag (x text, n int);
 ALTER TABLE bag REPLICA IDENTITY FULL;
-INSERT INTO people SELECT n, 'name ' || n, '1987-06-05', n % 100, repeat(n::text, 3000)
+INSERT INTO people SELECT n, 'name ' || n, '1987-06-05', n % 100, repeat(n::text, 3000),
+    '24:00', ARRAY[[n, n]], ARRAY['tag ' || n]
     FROM generate_series(1, 200) AS n;
 INSERT INTO bag SELECT 'bag ' || n % 5, n % 2 FROM generate_series(1, 30) AS n;
 """
@@ -55,6 +57,9 @@ MASKS = {
     "people.name": "truncate(6)",
     "people.born": "hash",
     "people.note": "null",
+    "people.rises": "hash",
+    "people.sums": "null",
+    "people.tags": "hash",
     "bag.x": "hash",
 }
 
@@ -71,6 +76,7 @@ def test_masked_tables_are_verified_while_writes_go_on(
     s = scene(
         DEFINITIONS,
         copy={"chunk_rows": 40},
+        types={"time": "native", "arrays": "native"},
         consumer={
             "warehouse": str(tmp_path / "warehouse"),
             "checkpoint": str(tmp_path / "checkpoint"),
