@@ -121,7 +121,7 @@ class PlannedMasks:
                 self._by_table[table_name][column] = mask
         self._catalog = catalog
         self._before = before
-        self._columns = {(table.subscription, table.oid): table.columns for table in before}
+        self._own = {(table.subscription, table.oid): table for table in before}
         self._named: dict[TableId, dict[str, Mask]] = {}
         self._earlier: dict[TableId, dict[str, None]] = defaultdict(dict)
         for table in before:
@@ -194,7 +194,8 @@ class PlannedMasks:
             return
         by_name = {column.name: column for column in table.columns}
         key = key_of(table, columns) or ()
-        before = self._columns.get((subscription, table.oid), {})
+        own = self._own.get((subscription, table.oid))
+        before = own.columns if own is not None else {}
         if (reused := reused_name(before, table.columns, named)) is not None:
             yield DefinitionError(
                 f'column "{reused[0]}" of table "{table}" has no mask for subscription '
@@ -202,10 +203,10 @@ class PlannedMasks:
                 hint="mask it in [columns] masks under its new name as well",
             )
         present = self._of_names(subscription, self._names(subscription, table)[1])
-        renamed = {before.get(c.attnum) for c in table.columns if c.name not in named}
         for name, mask in named.items():
-            if name not in by_name and name not in present and name not in renamed:
-                continue  # the table has left the tree that its mask is for, and dropped the column
+            is_gone = name not in by_name and name not in present
+            if is_gone and self._has_none(subscription, table, name, named):
+                continue  # the table has left the tree that its mask is for
             fault = _fault_of(by_name.get(name), mask, is_key=name in key)
             if fault is not None:
                 why, hint = fault
@@ -214,6 +215,31 @@ class PlannedMasks:
                     f'"{subscription}": {why}',
                     hint=hint,
                 )
+
+    def _has_none(
+        self, subscription: str, table: Table, name: str, masked: Collection[str]
+    ) -> bool:
+        """Whether it is known that no column without a mask is what column `name` was.
+
+        That it is absent proves nothing: it may have been renamed, which numbers tell, and of a
+        partition that was published as its root there are none.
+        """
+        own = self._own.get((subscription, table.oid))
+        for oid in (table.oid, *table.leaves):
+            names = self._earlier.get((subscription, oid), {})
+            if oid != table.oid and (
+                (own is not None and oid in own.relations)
+                or not any(name in self._by_table.get(f"{subscription}.{n}", {}) for n in names)
+            ):
+                continue
+            was = self._own.get((subscription, oid))
+            now = table if oid == table.oid else self._catalog.tables.get(oid)
+            if was is None or not was.known or now is None:
+                return False
+            unmasked = [column for column in now.columns if column.name not in masked]
+            if any(was.known.get(column.attnum) == name for column in unmasked):
+                return False
+        return True
 
     def computed(self, publishes: Iterable[Publish]) -> Iterator[str]:
         """Yield a warning for each published column that may show a masked one's values."""

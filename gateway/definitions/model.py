@@ -375,6 +375,7 @@ class MaskedBefore:
         relations: OIDs of the table and of the partitions published as it.
         names: Names of the tables whose masks it had or could have had, the nearest last.
         columns: Names of its masked columns, by ``attnum``.
+        known: Names of all of its columns, by ``attnum``; none if it was held.
     """
 
     subscription: str
@@ -382,6 +383,7 @@ class MaskedBefore:
     relations: frozenset[int]
     names: tuple[str, ...]
     columns: Mapping[int, str]
+    known: Mapping[int, str]
 
 
 @dataclass(frozen=True, slots=True)

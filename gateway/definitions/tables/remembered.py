@@ -323,6 +323,7 @@ def _masked(state: CopyState, description: Mapping[str, Any]) -> MaskedBefore:
         frozenset({state.oid, *relations}),
         tuple(description.get("masked_as", ())),
         {number: name for number, name, _ in _masked_columns(description)},
+        {column.attnum: column.name for column in map(_column, description["columns"])},
     )
 
 

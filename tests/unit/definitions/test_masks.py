@@ -186,6 +186,29 @@ def test_a_partition_that_was_published_by_itself_brings_its_mask_to_the_root(mo
     assert after == tuple(states)
 
 
+RENAMED = replace(TABLE, columns=(*COLUMNS[:2], replace(COLUMNS[2], name="address")))
+
+
+def test_a_partition_that_is_detached_from_its_root_and_renames_the_column_is_refused() -> None:
+    masks = {"s.public.events.mail": "hash"}
+    states = copy_states(plan_of(masks, everything(ROOT, LEAF, via_root=True)), (), reconcile=True)
+
+    alone = everything(replace(ROOT, leaves=()), RENAMED, via_root=True)
+    with pytest.raises(DefinitionError, match=r'"mail" of table "public.t" by hash .* no such'):
+        plan_of(masks, alone, states=states)
+
+
+def test_a_masked_table_that_renames_the_column_and_becomes_a_partition_is_refused() -> None:
+    masks = {"s.public.t.mail": "hash"}
+    of_root = replace(ROOT, columns=RENAMED.columns)
+    before = everything(replace(of_root, leaves=()), TABLE, via_root=True)
+    states = ready(copy_states(plan_of(masks, before), (), reconcile=True))
+
+    attached = everything(of_root, replace(LEAF, columns=RENAMED.columns), via_root=True)
+    with pytest.raises(DefinitionError, match=r'"mail" of table "public.events" .* no such'):
+        plan_of(masks, attached, states=states)
+
+
 def test_a_mask_stays_with_a_table_that_is_held_when_it_gets_another_name() -> None:
     masks = {"s.public.events.mail": "hash"}
     tree = plan_of(masks, everything(ROOT, LEAF, via_root=True))
