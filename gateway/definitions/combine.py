@@ -166,6 +166,7 @@ def make_plan(
         publishes,
         empty_roots,
         wholes=_wholes(members, definitions),
+        detachable=_detachable(members, definitions, publishes),
         alterable=alterable_relations(definitions, publishes),
         prefix=prefix,
     )
@@ -313,6 +314,27 @@ def _wholes(members: Membership, definitions: Definitions) -> set[int]:
         and any(publication.all_tables or members.holds(publication, oid)
                 for publication in publications)
     }  # fmt: skip
+
+
+def _detachable(
+    members: Membership, definitions: Definitions, publishes: Sequence[Publish]
+) -> set[int]:
+    """Return the partitions that stay published as the same tables when they are detached.
+
+    A publication of the subscription has them by themselves, and their rows are published as them
+    or as parts of them, not as a tree around them.
+    """
+    publications = {
+        s.name: [members.publications[name] for name in s.publications]
+        for s in definitions.subscriptions
+    }
+    return {
+        oid
+        for subscription, target in {(p.subscription, p.target_oid) for p in publishes}
+        for oid in (target, *members.tables[target].ancestors)
+        if members.tables[oid].ancestors
+        and any(p.all_tables or members.holds(p, oid) for p in publications[subscription])
+    }
 
 
 def _relations(members: Membership) -> list[Table]:

@@ -398,6 +398,9 @@ class ServerPublication:
             subscription publishes them, or a filter or a replica identity has one.
         filters: Filters, by OID, of tables of which only some rows are needed: one of them is true
             for every row that any subscription receives. No entry if all rows are sent.
+        detachable_oids: OIDs of partitions of these tables that stay published when they are
+            detached, because a publication has them by themselves: they are members, too, as far as
+            the role may add them, so that no change after that is missed.
     """
 
     name: str
@@ -406,6 +409,12 @@ class ServerPublication:
     via_root: bool
     generated: bool = False
     filters: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    detachable_oids: tuple[int, ...] = ()
+
+    @property
+    def member_oids(self) -> frozenset[int]:
+        """OIDs of its tables and of the detachable partitions."""
+        return frozenset((*self.table_oids, *self.detachable_oids))
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ def plan_server_publications(
     publishes: Sequence[Publish],
     empty_roots: Mapping[int, frozenset[Operation]],
     wholes: Collection[int],
+    detachable: Collection[int],
     alterable: Collection[int],
     prefix: str,
 ) -> tuple[ServerPublication, ...]:
@@ -46,6 +47,8 @@ def plan_server_publications(
         wholes: Partitioned tables that a publication has as a whole, including later partitions. If
             they are read by leaf, they are named instead of their leaves, so that no change of a
             partition attached meanwhile is missed.
+        detachable: Partitions that stay published when they are detached, because a publication has
+            them by themselves. If a tree around them is named, they are named beside it.
         alterable: Relations of publications that can be altered on the server at any time. All
             operations that their identity allows are read, so that none is missed when it becomes
             published.
@@ -96,6 +99,11 @@ def plan_server_publications(
                         operations=frozenset[Operation]().union(*chosen.values()),
                         via_root=via_root,
                         generated=generated,
+                        detachable_oids=tuple(
+                            oid
+                            for oid in sorted(set(detachable) - chosen.keys())
+                            if not chosen.keys().isdisjoint(tables[oid].ancestors)
+                        ),
                     )
                 )
     return tuple(result)

@@ -28,6 +28,7 @@ from gateway.runtime.planning.plan import read_definitions
 from gateway.runtime.planning.preflight import local_refusals, server_refusals
 from gateway.runtime.planning.setup import known_plan, make_evaluator
 from gateway.sink.registry.registry import Registry
+from gateway.source.provisioning.detachable_partitions import missing_partitions
 from gateway.source.provisioning.own_publications import missing_rights
 from gateway.source.session.connection import connect, server_facts
 from gateway.source.stream.slot import slot_status
@@ -45,7 +46,8 @@ def print_statements(settings: Settings) -> int:
     definitions = read_definitions(settings)
     with connect(settings.source.dsn) as connection:
         plan = known_plan(settings, connection, definitions, server_facts(connection))
-        for line in missing_rights(connection, plan, prefix=settings.source.slot):
+        lines = missing_rights(connection, plan, prefix=settings.source.slot)
+        for line in lines or missing_partitions(connection, plan).by_owner:
             say(line)
         for held in plan.held:
             if held.statement:

@@ -15,6 +15,7 @@ from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.rowfilter.server.pushdown import is_exact_on, pushed
 from gateway.runtime.planning.preflight import plan_refusals
+from gateway.source.provisioning.detachable_partitions import missing_partitions
 from gateway.source.provisioning.excess_privileges import excess_rights, planned_code
 from gateway.source.provisioning.own_publications import check_publications
 from gateway.source.session.connection import ServerFacts
@@ -36,9 +37,19 @@ def publication_findings(
     missing = check_publications(connection, plan, prefix=settings.source.slot)
     refusals = list(plan_refusals(settings, connection, plan))
     yield from (failed(part, error) for part, error in refusals)
-    if not refusals:
-        for line in missing:
-            yield fine(f"publication to be made: {line}")
+    if refusals:
+        return
+    partitions = missing_partitions(connection, plan)
+    for line in (*missing, *partitions.by_gateway):
+        yield fine(f"publication to be made: {line}")
+    if partitions.by_owner:
+        yield Finding(
+            Severity.WARNING,
+            "publications: the role may not add partitions that stay published when they are "
+            "detached: what is written to one after DETACH PARTITION, before the gateway has "
+            "looked at the catalog again, would be lost",
+            "let their owner run:\n" + "\n".join(partitions.by_owner),
+        )
 
 
 def filter_findings(routes: RelationRoutes, settings: Settings) -> Iterator[Finding]:

@@ -45,6 +45,11 @@ from gateway.sink.own_topics.progress import read_progress
 from gateway.sink.registry.registry import Registry
 from gateway.source.catalog.shapes import ShapeWatch
 from gateway.source.catalog.watch import CatalogWatch
+from gateway.source.provisioning.detachable_partitions import (
+    MissingPartitions,
+    add_partitions,
+    missing_partitions,
+)
 from gateway.source.provisioning.own_publications import extend_publications
 from gateway.source.provisioning.trigger_installation import has_ddl_messages
 from gateway.source.session.blockers import session_name
@@ -162,6 +167,7 @@ class Reloader:
         self._read = ""  # fingerprint of the definitions that are being checked
         self.unfit: Mapping[str, str] = {}
         self._held_looks = held_looks
+        self._partitions: MissingPartitions | None = None
         self._thread = threading.Thread(target=self._run, name="pgsluice reload", daemon=True)
 
     def __enter__(self) -> Self:
@@ -231,6 +237,7 @@ class Reloader:
         interval = self._settings.definitions.watch_interval_s
         if interval or self._catalog.is_new:
             self._look(connection)
+        self._add_partitions(connection)
         next_look = time.monotonic() + (interval or _ALIVE_S)
         while not self._ended.is_set():
             notified = list(connection.notifies(timeout=_LISTEN_S, stop_after=1))
@@ -240,6 +247,7 @@ class Reloader:
                 next_look = time.monotonic() + (interval or _ALIVE_S)
                 connection.execute("SELECT")  # a dead connection would never bring a request
                 self._look_for_requests |= is_deaf
+                self._add_partitions(connection)
                 if interval:
                     self._look(connection)
             if not (asked or self._pending or self._look_for_requests):
@@ -249,6 +257,23 @@ class Reloader:
                 return
             if self._pending:
                 self._ended.wait(_RETRY_S)
+
+    def _add_partitions(self, connection: psycopg.Connection) -> None:
+        """Add partitions that could not be added when the plan came into force."""
+        if self._partitions == MissingPartitions():
+            return
+        for line in add_partitions(connection, self._plan):
+            event(_LOG, logging.INFO, "publication", detail=line)
+        missing = missing_partitions(connection, self._plan)
+        if missing not in (self._partitions, MissingPartitions()):
+            owner = "let their owner run: " + " ".join(missing.by_owner)
+            event(
+                _LOG,
+                logging.WARNING if missing.by_owner else logging.INFO,
+                "the gateway's publications lack partitions; changes are lost if one is detached",
+                hint=owner if missing.by_owner else "they are locked: the gateway tries again",
+            )
+        self._partitions = missing
 
     def _look(self, connection: psycopg.Connection) -> None:
         """Check whether the catalog has changed since the last look or since the plan was read."""

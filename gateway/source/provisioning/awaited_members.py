@@ -30,7 +30,7 @@ def awaited_members(
         psycopg.Error: the server refuses, or is gone.
     """
     awaited = {held.oid for held in plan.held if held.statement}
-    wanted = {oid for publication in plan.server_publications for oid in publication.table_oids}
+    wanted = {oid for publication in plan.server_publications for oid in publication.member_oids}
     unread = {oid for found in existing.values() for oid in found.table_oids} - wanted
     if not awaited or not unread:
         return {}

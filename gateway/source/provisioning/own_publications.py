@@ -9,23 +9,29 @@ it is widened before what needs that is copied, and narrowed after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
-from operator import itemgetter
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 import psycopg
 from psycopg import sql
 
 from gateway.core.errors import AccessError, TransientError
-from gateway.core.identifiers import one_line
 from gateway.definitions.model import Operation, Plan, ServerPublication
 from gateway.definitions.server import SUFFIXES
 from gateway.rowfilter.server.pushdown import adds_to
 from gateway.source.catalog.filter_text import RENDERING_SETTINGS
 from gateway.source.provisioning.awaited_members import awaited_members
+from gateway.source.provisioning.detachable_partitions import add_partitions, missing_partitions
 from gateway.source.provisioning.privileges import own_publications
+from gateway.source.provisioning.publication_sql import (
+    LOCK_TIMEOUT,
+    add_tables,
+    publication_options,
+    shown,
+    table_list,
+    table_names,
+)
 from gateway.source.provisioning.publication_state import Existing, read_existing
 from gateway.source.session.blockers import lock_holders
 from gateway.source.session.connection import classify_server_error, read_only
@@ -54,11 +60,10 @@ class _Statement:
     needed: bool = True
 
 
-_LOCK_TIMEOUT: Final = "SET LOCAL lock_timeout = '5s'"
-
-
 def ensure_publications(connection: _Connection, plan: Plan, *, prefix: str) -> list[str]:
     """Create and alter the gateway's publications for `plan`, in one transaction; idempotent.
+
+    Detachable partitions are added after that, as far as they can be.
 
     Args:
         connection: Connection in autocommit mode, or in a transaction of its own.
@@ -74,7 +79,8 @@ def ensure_publications(connection: _Connection, plan: Plan, *, prefix: str) -> 
         TransientError: a table's lock could not be had in time, one was renamed or dropped just
             now, or the connection is gone.
     """
-    return _execute(connection, plan, prefix, _statements)
+    done = _execute(connection, plan, prefix, _statements)
+    return done + add_partitions(connection, plan)
 
 
 def extend_publications(connection: _Connection, plan: Plan, *, prefix: str) -> list[str]:
@@ -86,7 +92,8 @@ def extend_publications(connection: _Connection, plan: Plan, *, prefix: str) -> 
 
     Args, returns and raises: as `ensure_publications`.
     """
-    return _execute(connection, plan, prefix, _extending_statements)
+    done = _execute(connection, plan, prefix, _extending_statements)
+    return done + add_partitions(connection, plan)
 
 
 def _execute(
@@ -98,7 +105,7 @@ def _execute(
     statements: list[_Statement] = []
     try:
         with connection.transaction():
-            connection.execute(_LOCK_TIMEOUT)
+            connection.execute(LOCK_TIMEOUT)
             connection.execute(RENDERING_SETTINGS)
             statements = make(connection, plan, prefix)
             for statement in statements:
@@ -109,14 +116,13 @@ def _execute(
         raise AccessError(
             f"the role of [source].dsn may not make the gateway's publications: "
             f"{error.diag.message_primary}",
-            hint="let the owner of the tables run:\n" + "\n".join(_shown(connection, statements)),
+            hint="let the owner of the tables run:\n" + _all_shown(connection, plan, statements),
         ) from None
     except psycopg.errors.ReadOnlySqlTransaction:
-        shown = "\n".join(_shown(connection, statements))
         raise read_only(
             connection,
             "the gateway's publications cannot be made",
-            on_standby=f"run this on its primary:\n{shown}",
+            on_standby=f"run this on its primary:\n{_all_shown(connection, plan, statements)}",
         ) from None
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
         raise TransientError(
@@ -140,6 +146,8 @@ def _execute(
 
 def check_publications(connection: _Connection, plan: Plan, *, prefix: str) -> list[str]:
     """Return the SQL that an owner of the tables still has to run; empty when nothing is left.
+
+    Detachable partitions are left to `missing_partitions`.
 
     Raises:
         FatalError, TransientError: the catalog cannot be read.
@@ -186,7 +194,7 @@ def missing_rights(connection: _Connection, plan: Plan, *, prefix: str) -> list[
     rights = own_publications(connection, names, coming)
     makes = len(rights.existing) < len(names)
     if rights.foreign or rights.unowned or (makes and not rights.may_create):
-        return needed
+        return needed + list(missing_partitions(connection, plan))
     return []
 
 
@@ -219,7 +227,11 @@ def drop_publications(connection: _Connection, *, prefix: str) -> list[str]:
 
 
 def _shown(connection: _Connection, statements: Iterable[_Statement]) -> list[str]:
-    return [one_line(statement.text.as_string(connection)) + ";" for statement in statements]
+    return shown(connection, (statement.text for statement in statements))
+
+
+def _all_shown(connection: _Connection, plan: Plan, statements: Iterable[_Statement]) -> str:
+    return "\n".join((*_shown(connection, statements), *missing_partitions(connection, plan)))
 
 
 def _statements(connection: _Connection, plan: Plan, prefix: str) -> list[_Statement]:
@@ -301,7 +313,7 @@ def _either(
     both: dict[int, tuple[str, ...]] = {}
     for oid, text in found.filters.items():
         wanted = publication.filters.get(oid, ())
-        if oid not in publication.table_oids or (
+        if oid not in publication.member_oids or (
             wanted and not adds_to(text, wanted, plan.tables[oid].columns, or_leaves=False)
         ):
             both[oid] = (text,)
@@ -321,12 +333,12 @@ def _is_among(plan: Plan, root: int, members: Collection[int]) -> bool:
 
 
 def _create(connection: _Connection, publication: ServerPublication) -> sql.Composed:
-    name, options = sql.Identifier(publication.name), _options(connection, publication)
-    tables = _names(connection, publication.table_oids)
+    name, options = sql.Identifier(publication.name), publication_options(connection, publication)
+    tables = table_names(connection, publication.table_oids)
     if not tables:
         return sql.SQL("CREATE PUBLICATION {} WITH ({})").format(name, options)
     return sql.SQL("CREATE PUBLICATION {} FOR TABLE {} WITH ({})").format(
-        name, _only(tables, publication.filters), options
+        name, table_list(tables, publication.filters), options
     )
 
 
@@ -339,8 +351,9 @@ def _alter(
 ) -> list[_Statement]:
     """Return the changes from `found` to `publication`, without the members in `awaited`.
 
-    Tables are added and dropped one by one, never set: PostgreSQL would ask for the ownership of
-    those as well that are there already.
+    Detachable partitions that are members stay, without a filter; others are not added. Tables are
+    added and dropped one by one, never set: PostgreSQL would ask for the ownership of those as well
+    that are there already.
     """
     name = sql.Identifier(publication.name)
     statements = []
@@ -355,28 +368,22 @@ def _alter(
         statements.append(
             _Statement(
                 sql.SQL("ALTER PUBLICATION {} SET ({})").format(
-                    name, _options(connection, publication)
+                    name, publication_options(connection, publication)
                 ),
                 needed=not (narrower and same),
             )
         )
-    tables = _names(connection, publication.table_oids)
+    tables = table_names(connection, publication.table_oids)
     filtered_otherwise = _filtered_otherwise(plan, publication, found)
-    if leaving := (found.table_oids - tables.keys()).difference(awaited):
+    staying = {*tables, *publication.detachable_oids}
+    if leaving := (found.table_oids - staying).difference(awaited):
         statements.append(_drop_tables(connection, publication.name, leaving))
     if filtered_otherwise:
         again = _drop_tables(connection, publication.name, filtered_otherwise)
         statements.append(replace(again, needed=True))
-    coming = (tables.keys() - found.table_oids) | filtered_otherwise
-    if coming:
-        added = {oid: tables[oid] for oid in coming}
-        statements.append(
-            _Statement(
-                sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(
-                    name, _only(added, publication.filters)
-                )
-            )
-        )
+    kept = found.table_oids - filtered_otherwise
+    if coming := {oid: table for oid, table in tables.items() if oid not in kept}:
+        statements.append(_Statement(add_tables(publication.name, coming, publication.filters)))
     return statements
 
 
@@ -387,7 +394,7 @@ def _filtered_otherwise(
     oids = (publication.filters.keys() | found.filters.keys()) & found.table_oids
     return frozenset(
         oid
-        for oid in oids.intersection(publication.table_oids)
+        for oid in oids.intersection(publication.member_oids)
         if not _filtered_alike(plan, oid, publication.filters.get(oid), found.filters.get(oid))
     )
 
@@ -403,46 +410,6 @@ def _filtered_alike(
 
 
 def _drop_tables(connection: _Connection, name: str, oids: Iterable[int]) -> _Statement:
-    tables = _only(_names(connection, oids))
+    tables = table_list(table_names(connection, oids))
     text = sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(sql.Identifier(name), tables)
     return _Statement(text, needed=False)
-
-
-def _names(connection: _Connection, oids: Iterable[int]) -> dict[int, tuple[str, str]]:
-    """Return present schema and name of existing tables, which may have been renamed."""
-    rows = connection.execute(
-        "SELECT c.oid, n.nspname, c.relname FROM pg_catalog.pg_class AS c"
-        " JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = ANY(%s)",
-        (list(oids),),
-    )
-    return {oid: (schema, name) for oid, schema, name in rows}
-
-
-def _only(
-    names: Mapping[int, tuple[str, str]],
-    filters: Mapping[int, tuple[str, ...]] = MappingProxyType({}),
-) -> sql.Composed:
-    # ONLY: heirs by inheritance are tables of their own in the plan.
-    return sql.SQL(", ").join(
-        sql.SQL("ONLY {}{}").format(sql.Identifier(*name), _where(filters.get(oid, ())))
-        for oid, name in sorted(names.items(), key=itemgetter(1))
-    )
-
-
-def _where(filters: Sequence[str]) -> sql.Composable:
-    if not filters:
-        return sql.SQL("")
-    union = sql.SQL(" OR ").join(sql.SQL("({})").format(sql.SQL(text)) for text in filters)
-    return sql.SQL(" WHERE ({})").format(union)
-
-
-def _options(connection: _Connection, publication: ServerPublication) -> sql.Composed:
-    operations = [o.value for o in Operation if o in publication.operations]
-    options = [
-        sql.SQL("publish = {}").format(sql.Literal(", ".join(operations))),
-        sql.SQL("publish_via_partition_root = {}").format(sql.Literal(publication.via_root)),
-    ]
-    if connection.info.server_version >= 180000:
-        stored = "stored" if publication.generated else "none"
-        options.append(sql.SQL("publish_generated_columns = {}").format(sql.SQL(stored)))
-    return sql.SQL(", ").join(options)

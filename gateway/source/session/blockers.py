@@ -15,7 +15,15 @@ import psycopg
 
 from gateway.source.session.connection import classify_server_error
 
-__all__ = ["Task", "Wait", "has_sessions", "lock_holders", "session_name", "waits"]
+__all__ = [
+    "Task",
+    "Wait",
+    "has_sessions",
+    "lock_holders",
+    "locked_tables",
+    "session_name",
+    "waits",
+]
 
 Task: TypeAlias = Literal["slot", "copy", "reload"]
 """Task of a session: creates or reads the slot, copies tables, applies changed definitions."""
@@ -59,6 +67,16 @@ FROM blocked b JOIN pg_catalog.pg_prepared_xacts p
 ORDER BY 1, 2, 5
 """.replace("{of_slot}", _OF_SLOT)
 # What ALTER PUBLICATION ADD TABLE waits for: modes that conflict with ShareUpdateExclusiveLock.
+_LOCKS: Final[LiteralString] = """
+l.pid IS DISTINCT FROM pg_catalog.pg_backend_pid()
+  AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d
+                    WHERE d.datname = pg_catalog.current_database())
+  AND l.relation = ANY (%(tables)s::pg_catalog.oid[])
+  AND l.mode NOT IN ('AccessShareLock', 'RowShareLock', 'RowExclusiveLock')
+"""
+_LOCKED: Final = """
+SELECT DISTINCT l.relation::bigint FROM pg_catalog.pg_locks l WHERE {locks}
+""".replace("{locks}", _LOCKS)
 _HOLDERS: Final = """
 SELECT DISTINCT 'reload', l.pid, a.application_name,
        coalesce(a.datname, p.database)::pg_catalog.text, p.gid,
@@ -69,14 +87,9 @@ LEFT JOIN pg_catalog.pg_locks own
   ON l.pid IS NULL AND own.pid IS NULL AND own.transactionid IS NOT NULL
      AND own.virtualtransaction = l.virtualtransaction
 LEFT JOIN pg_catalog.pg_prepared_xacts p ON p.transaction = own.transactionid
-WHERE l.granted AND l.pid IS DISTINCT FROM pg_catalog.pg_backend_pid()
-  AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d
-                    WHERE d.datname = pg_catalog.current_database())
-  AND l.relation = ANY (%(tables)s::pg_catalog.oid[])
-  AND l.mode NOT IN ('AccessShareLock', 'RowShareLock', 'RowExclusiveLock')
-  AND (l.mode <> 'ShareUpdateExclusiveLock' OR %(vacuum)s)
+WHERE l.granted AND {locks} AND (l.mode <> 'ShareUpdateExclusiveLock' OR %(vacuum)s)
 ORDER BY 1, 2, 5
-"""
+""".replace("{locks}", _LOCKS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +153,16 @@ def lock_holders(
         TransientError: the connection is gone.
     """
     return next(_asked(connection, _HOLDERS, {"tables": list(tables), "vacuum": vacuum}), None)
+
+
+def locked_tables(connection: psycopg.Connection, tables: Collection[int]) -> frozenset[int]:
+    """Return those of `tables` (OIDs) that cannot be added to a publication now without a wait.
+
+    Raises:
+        psycopg.Error: the connection is gone.
+    """
+    rows = connection.execute(_LOCKED, {"tables": list(tables)})
+    return frozenset(oid for (oid,) in rows)
 
 
 def _asked(

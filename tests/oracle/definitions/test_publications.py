@@ -11,10 +11,13 @@ from gateway.definitions.combine import make_plan
 from gateway.definitions.model import Plan
 from gateway.definitions.sql.parser import parse_definitions
 from gateway.source.catalog.catalog import read_catalog
+from gateway.source.provisioning.detachable_partitions import add_partitions, missing_partitions
 from gateway.source.provisioning.own_publications import (
     check_publications,
     drop_publications,
     ensure_publications,
+    extend_publications,
+    missing_rights,
 )
 from tests.support.backends.servers import Connection, Database
 
@@ -184,3 +187,82 @@ def test_tables_that_are_renamed_or_dropped_after_the_plan_was_made_are_followed
     assert "called" in tables
     assert not tables & {"keyed", "nokey"}
     assert ensure_publications(connection, plan, prefix="gw") == []
+
+
+BY_ITSELF = """
+    CREATE PUBLICATION p FOR TABLE tree, leaf;
+    CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p;"""
+BY_TREE = BY_ITSELF.replace("tree, leaf", "tree")
+
+
+def test_a_partition_that_is_published_by_itself_is_a_member_beside_its_tree(
+    connection: Connection,
+) -> None:
+    both, whole = _plan(connection, BY_ITSELF), _plan(connection, BY_TREE)
+    assert check_publications(connection, both, prefix="gw") != []
+    ensure_publications(connection, whole, prefix="gw")
+    assert _published(connection)["gw_leaf"] == ({"tree"}, "iudt", False)
+
+    (added,) = missing_partitions(connection, both).by_gateway
+    assert extend_publications(connection, both, prefix="gw") == [added]
+    assert _published(connection)["gw_leaf"] == ({"tree", "leaf"}, "iudt", False)
+    assert ensure_publications(connection, both, prefix="gw") == []
+    assert list(missing_partitions(connection, both)) == []
+
+    ensure_publications(connection, whole, prefix="gw")
+    assert _published(connection)["gw_leaf"] == ({"tree"}, "iudt", False)
+
+
+def test_a_partition_that_was_a_table_with_a_filter_loses_it(
+    connection: Connection, postgres_major: int
+) -> None:
+    if postgres_major < 15:
+        pytest.skip("publications have row filters from 15 on")
+    plan = _plan(connection, BY_ITSELF)
+    ensure_publications(connection, plan, prefix="gw")
+    connection.execute(
+        "ALTER PUBLICATION gw_leaf DROP TABLE leaf;"
+        "ALTER PUBLICATION gw_leaf ADD TABLE leaf WHERE (a > 1)"
+    )
+    assert len(ensure_publications(connection, plan, prefix="gw")) == 2
+    assert _published(connection)["gw_leaf"][0] == {"tree", "leaf"}
+    filtered = connection.execute("SELECT FROM pg_publication_rel WHERE prqual IS NOT NULL")
+    assert filtered.fetchall() == []
+
+
+def test_a_locked_partition_is_added_later(connection: Connection, database: Database) -> None:
+    plan = _plan(connection, BY_ITSELF)
+    with database.connect() as other, other.transaction():
+        other.execute("LOCK TABLE leaf IN SHARE UPDATE EXCLUSIVE MODE")
+        ensure_publications(connection, plan, prefix="gw")
+        assert _published(connection)["gw_leaf"][0] == {"tree"}
+        assert add_partitions(connection, plan) == []
+        missing = missing_partitions(connection, plan)
+    assert missing.by_owner == ()
+    assert add_partitions(connection, plan) == list(missing.by_gateway)
+    assert _published(connection)["gw_leaf"][0] == {"tree", "leaf"}
+
+
+def test_a_partition_of_another_owner_is_left_to_that_owner(connection: Connection) -> None:
+    plan = _plan(connection, BY_ITSELF)
+    role = f"plain_{connection.info.backend_pid}"
+    connection.execute(
+        f"CREATE ROLE {role}; GRANT CREATE ON DATABASE {connection.info.dbname} TO {role};"
+        f"ALTER TABLE tree OWNER TO {role}".encode()
+    )
+    try:
+        connection.execute(f"SET ROLE {role}".encode())
+        assert missing_rights(connection, plan, prefix="gw") == []
+        ensure_publications(connection, plan, prefix="gw")
+        assert _published(connection)["gw_leaf"][0] == {"tree"}
+        assert ensure_publications(connection, plan, prefix="gw") == []
+        missing = missing_partitions(connection, plan)
+        assert missing.by_gateway == ()
+        connection.execute("RESET ROLE")
+        connection.execute("\n".join(missing.by_owner).encode())
+        assert _published(connection)["gw_leaf"][0] == {"tree", "leaf"}
+        connection.execute(f"SET ROLE {role}".encode())
+        assert list(missing_partitions(connection, plan)) == []
+    finally:
+        connection.execute("RESET ROLE")
+        connection.execute(f"DROP OWNED BY {role} CASCADE; DROP ROLE {role}".encode())
