@@ -332,7 +332,9 @@ def _detachable(
         oid
         for subscription, target in {(p.subscription, p.target_oid) for p in publishes}
         for oid in (target, *members.tables[target].ancestors)
-        if members.tables[oid].ancestors
+        # A tree that was dropped while the catalog was read is not among the tables.
+        if (table := members.tables.get(oid)) is not None
+        and table.ancestors
         and any(p.all_tables or members.holds(p, oid) for p in publications[subscription])
     }
 

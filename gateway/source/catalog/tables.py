@@ -222,7 +222,10 @@ def _read_columns(
 
 
 def read_tables(connection: _Connection, oids: Iterable[int]) -> dict[int, Table]:
-    """Describe tables, and the ancestors and leaves of all of them, with their shapes."""
+    """Describe tables, and the ancestors and leaves of all of them, with their shapes.
+
+    A tree that was dropped meanwhile is no longer an ancestor: its partition was detached before.
+    """
     tables = read_shaped_tables(connection, oids)
     while True:
         more = {
@@ -232,7 +235,10 @@ def read_tables(connection: _Connection, oids: Iterable[int]) -> dict[int, Table
             return tables
         found = read_shaped_tables(connection, more)
         if not found:
-            return tables
+            return {
+                oid: replace(table, ancestors=tuple(a for a in table.ancestors if a in tables))
+                for oid, table in tables.items()
+            }
         tables |= found
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+import psycopg
 import pytest
 
 from gateway.core.errors import AccessError
@@ -266,3 +268,30 @@ def test_a_partition_of_another_owner_is_left_to_that_owner(connection: Connecti
     finally:
         connection.execute("RESET ROLE")
         connection.execute(f"DROP OWNED BY {role} CASCADE; DROP ROLE {role}".encode())
+
+
+class Racing(psycopg.Connection[Any]):
+    """Connection that has a tree dropped between the looks at its partition and at itself."""
+
+    looks = 0
+
+    def execute(self, query: Any, *args: Any, **options: Any) -> Any:
+        if "pg_partition_ancestors" in str(query):
+            self.looks += 1
+            if self.looks == 3:
+                with psycopg.connect(self.info.dsn, autocommit=True) as other:
+                    other.execute("SET lock_timeout = '10s'")
+                    other.execute("ALTER TABLE tree DETACH PARTITION leaf; DROP TABLE tree")
+        return super().execute(query, *args, **options)
+
+
+def test_a_tree_that_is_dropped_while_the_catalog_is_read_ends_no_plan(
+    connection: Connection, database: Database
+) -> None:
+    text = BY_ITSELF.replace("tree, leaf", "leaf")
+    with Racing.connect(database.dsn, autocommit=True) as racing:
+        plan = _plan(racing, text)
+    (copy,) = plan.copies
+    assert plan.tables[copy.target_oid].ancestors == ()
+    row = connection.execute("SELECT to_regclass('tree'), 'leaf'::regclass::oid::bigint").fetchone()
+    assert row == (None, copy.target_oid)
