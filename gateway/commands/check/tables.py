@@ -42,13 +42,16 @@ def publication_findings(
     partitions = missing_partitions(connection, plan)
     for line in (*missing, *partitions.by_gateway):
         yield fine(f"publication to be made: {line}")
-    if partitions.by_owner:
+    if partitions.others:
+        sql = "\n".join((f"{partitions.who}:", *partitions.by_owner))
         yield Finding(
             Severity.WARNING,
-            "publications: the role may not add partitions that stay published when they are "
-            "detached: what is written to one after DETACH PARTITION, before the gateway has "
-            "looked at the catalog again, would be lost",
-            "let their owner run:\n" + "\n".join(partitions.by_owner),
+            f"publications: the gateway cannot add {partitions.others} of the partitions that stay "
+            "published when they are detached: what is written to one after DETACH PARTITION, "
+            "before the gateway has looked at the catalog again, would be lost",
+            sql
+            if partitions.by_owner
+            else "once the gateway has made its publications, see pgsluice check --sql",
         )
 
 

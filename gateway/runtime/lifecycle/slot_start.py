@@ -175,7 +175,7 @@ class SlotStart:
         for line in ensure_publications(connection, plan, prefix=prefix):
             event(_LOG, logging.INFO, "publication", detail=line)
         for line in check_publications(connection, plan, prefix=prefix):
-            # Only removals are left, which the role may not do.
+            # Only removals are left, which the role may not do, or of locked tables.
             event(
                 _LOG,
                 logging.WARNING,

@@ -48,7 +48,6 @@ from gateway.source.catalog.watch import CatalogWatch
 from gateway.source.provisioning.detachable_partitions import (
     MissingPartitions,
     add_partitions,
-    missing_partitions,
 )
 from gateway.source.provisioning.own_publications import extend_publications
 from gateway.source.provisioning.trigger_installation import has_ddl_messages
@@ -65,6 +64,8 @@ __all__ = ["LOOK_FOR_REQUESTS", "PreparedDefinitions", "Reloader", "channel_of"]
 _LOG: Final = logging.getLogger(__name__)
 _LISTEN_S: Final = 0.25
 _ALIVE_S: Final = 30.0
+_MOST_S: Final = 3600.0
+_REASONS: Final = 3
 _RETRY_S: Final = 5.0
 _JOIN_S: Final = 5.0
 _MOST_KEPT: Final = 20_000
@@ -168,6 +169,7 @@ class Reloader:
         self.unfit: Mapping[str, str] = {}
         self._held_looks = held_looks
         self._partitions: MissingPartitions | None = None
+        self._partitions_wait, self._next_partitions = 0.0, 0.0
         self._thread = threading.Thread(target=self._run, name="pgsluice reload", daemon=True)
 
     def __enter__(self) -> Self:
@@ -259,21 +261,31 @@ class Reloader:
                 self._ended.wait(_RETRY_S)
 
     def _add_partitions(self, connection: psycopg.Connection) -> None:
-        """Add partitions that could not be added when the plan came into force."""
-        if self._partitions == MissingPartitions():
+        """Add partitions that could not be added when the plan came into force.
+
+        When nothing but the owner's part is left, the next attempts are further and further apart.
+        """
+        before = self._partitions
+        if before == MissingPartitions() or time.monotonic() < self._next_partitions:
             return
-        for line in add_partitions(connection, self._plan):
+        done, missing = add_partitions(connection, self._plan)
+        for line in done:
             event(_LOG, logging.INFO, "publication", detail=line)
-        missing = missing_partitions(connection, self._plan)
-        if missing not in (self._partitions, MissingPartitions()):
-            owner = "let their owner run: " + " ".join(missing.by_owner)
+        lack = "the gateway's publications lack partitions; changes are lost if one is detached"
+        if missing.by_owner and (before is None or missing.by_owner != before.by_owner):
             event(
                 _LOG,
-                logging.WARNING if missing.by_owner else logging.INFO,
-                "the gateway's publications lack partitions; changes are lost if one is detached",
-                hint=owner if missing.by_owner else "they are locked: the gateway tries again",
+                logging.WARNING,
+                lack,
+                partitions=missing.others,
+                hint=f"{missing.who} what pgsluice check --sql prints",
+                **({"refused": "; ".join(missing.reasons[:_REASONS])} if missing.reasons else {}),
             )
-        self._partitions = missing
+        elif missing.by_gateway and before is None:
+            event(_LOG, logging.INFO, lack, hint="they are locked: the gateway tries again")
+        wait = 0 if missing.by_gateway else min(max(2 * self._partitions_wait, _ALIVE_S), _MOST_S)
+        self._partitions, self._partitions_wait = missing, wait
+        self._next_partitions = time.monotonic() + wait
 
     def _look(self, connection: psycopg.Connection) -> None:
         """Check whether the catalog has changed since the last look or since the plan was read."""

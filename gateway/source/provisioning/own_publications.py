@@ -9,8 +9,9 @@ it is widened before what needs that is copied, and narrowed after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Set
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -27,12 +28,14 @@ from gateway.source.provisioning.privileges import own_publications
 from gateway.source.provisioning.publication_sql import (
     LOCK_TIMEOUT,
     add_tables,
+    drop_tables,
     publication_options,
     shown,
     table_list,
     table_names,
 )
 from gateway.source.provisioning.publication_state import Existing, read_existing
+from gateway.source.provisioning.unawaited_changes import Tables, batches, change_members
 from gateway.source.session.blockers import lock_holders
 from gateway.source.session.connection import classify_server_error, read_only
 
@@ -52,18 +55,20 @@ class _Statement:
     """A statement on one of the publications.
 
     Attributes:
-        needed: Whether the plan needs it; otherwise it only removes members that are no longer
-            read.
+        needed: Whether the plan needs it; otherwise it only removes what is no longer read.
+        leaving: Name of the publication, and members that it removes and that do no harm.
     """
 
     text: sql.Composed
     needed: bool = True
+    leaving: tuple[str, Tables] | None = None
 
 
 def ensure_publications(connection: _Connection, plan: Plan, *, prefix: str) -> list[str]:
     """Create and alter the gateway's publications for `plan`, in one transaction; idempotent.
 
-    Detachable partitions are added after that, as far as they can be.
+    Detachable partitions are added after that, as far as they can be, and members that are no
+    longer read and do no harm are removed.
 
     Args:
         connection: Connection in autocommit mode, or in a transaction of its own.
@@ -72,7 +77,7 @@ def ensure_publications(connection: _Connection, plan: Plan, *, prefix: str) -> 
 
     Returns:
         The executed statements; empty when everything was in place, or when only removals are left
-        that the role may not do: these are not needed.
+        that the role may not do, or of locked tables: these are not needed.
 
     Raises:
         AccessError: the role may not do it; the hint has the SQL for an owner to run.
@@ -80,7 +85,7 @@ def ensure_publications(connection: _Connection, plan: Plan, *, prefix: str) -> 
             now, or the connection is gone.
     """
     done = _execute(connection, plan, prefix, _statements)
-    return done + add_partitions(connection, plan)
+    return done + add_partitions(connection, plan)[0]
 
 
 def extend_publications(connection: _Connection, plan: Plan, *, prefix: str) -> list[str]:
@@ -93,7 +98,7 @@ def extend_publications(connection: _Connection, plan: Plan, *, prefix: str) -> 
     Args, returns and raises: as `ensure_publications`.
     """
     done = _execute(connection, plan, prefix, _extending_statements)
-    return done + add_partitions(connection, plan)
+    return done + add_partitions(connection, plan)[0]
 
 
 def _execute(
@@ -109,7 +114,11 @@ def _execute(
             connection.execute(RENDERING_SETTINGS)
             statements = make(connection, plan, prefix)
             for statement in statements:
-                connection.execute(statement.text)
+                if statement.leaving is None:
+                    connection.execute(statement.text)
+        return _shown(connection, (s for s in statements if s.leaving is None)) + _remove(
+            connection, (s.leaving for s in statements if s.leaving is not None)
+        )
     except psycopg.errors.InsufficientPrivilege as error:
         if not any(statement.needed for statement in statements):
             return []
@@ -141,7 +150,14 @@ def _execute(
         raise classify_server_error(
             error.sqlstate, text, doing="making the gateway's publications"
         ) from None
-    return _shown(connection, statements)
+
+
+def _remove(connection: _Connection, leaving: Iterable[tuple[str, Tables]]) -> list[str]:
+    done: list[sql.Composed] = []
+    for name, tables in leaving:
+        if not own_publications(connection, [name], ()).unowned:
+            done += change_members(connection, partial(drop_tables, name), tables).statements
+    return shown(connection, done)
 
 
 def check_publications(connection: _Connection, plan: Plan, *, prefix: str) -> list[str]:
@@ -194,7 +210,7 @@ def missing_rights(connection: _Connection, plan: Plan, *, prefix: str) -> list[
     rights = own_publications(connection, names, coming)
     makes = len(rights.existing) < len(names)
     if rights.foreign or rights.unowned or (makes and not rights.may_create):
-        return needed + list(missing_partitions(connection, plan))
+        return needed + list(missing_partitions(connection, plan, after_others=True).by_owner)
     return []
 
 
@@ -231,7 +247,8 @@ def _shown(connection: _Connection, statements: Iterable[_Statement]) -> list[st
 
 
 def _all_shown(connection: _Connection, plan: Plan, statements: Iterable[_Statement]) -> str:
-    return "\n".join((*_shown(connection, statements), *missing_partitions(connection, plan)))
+    missing = missing_partitions(connection, plan, after_others=True)
+    return "\n".join((*_shown(connection, statements), *missing.by_gateway, *missing.by_owner))
 
 
 def _statements(connection: _Connection, plan: Plan, prefix: str) -> list[_Statement]:
@@ -257,20 +274,25 @@ def _statements(connection: _Connection, plan: Plan, prefix: str) -> list[_State
         elif name in wanted:
             statements += _alter(connection, plan, publication, found, awaited.get(name, ()))
         elif leaving := found.table_oids.difference(awaited.get(name, ())):
-            statements.append(_drop_tables(connection, name, leaving))
-    return statements
+            statements += _leave(connection, plan, publication, found, leaving)
+    return sorted(statements, key=lambda statement: statement.leaving is not None)
 
 
 def _extending_statements(connection: _Connection, plan: Plan, prefix: str) -> list[_Statement]:
     wanted = {publication.name: publication for publication in plan.server_publications}
     existing = read_existing(connection, [prefix + suffix for suffix in SUFFIXES])
-    by_leaf = {oid for p in plan.server_publications if not p.via_root for oid in p.table_oids}
-    by_leaf_before = {
-        oid
-        for name, found in existing.items()
-        if not name.startswith(f"{prefix}_root")
-        for oid in found.table_oids
-    }
+    by_leaf = _families(
+        plan, {oid for p in plan.server_publications if not p.via_root for oid in p.table_oids}
+    )
+    by_leaf_before = _families(
+        plan,
+        {
+            oid
+            for name, found in existing.items()
+            if not name.startswith(f"{prefix}_root")
+            for oid in found.table_oids
+        },
+    )
     # All alike: pgoutput refuses a table that two publications have with different values.
     generated = any(p.generated for p in wanted.values())
     generated = generated or any(found.generated for found in existing.values())
@@ -281,16 +303,14 @@ def _extending_statements(connection: _Connection, plan: Plan, prefix: str) -> l
             if generated and not found.generated and connection.info.server_version >= 180000:
                 alter = sql.SQL("ALTER PUBLICATION {} SET (publish_generated_columns = stored)")
                 statements.append(_Statement(alter.format(sql.Identifier(name))))
-            if name.startswith(f"{prefix}_root"):
-                leaving = [oid for oid in found.table_oids if _is_among(plan, oid, by_leaf)]
-                if leaving:
-                    leave = _drop_tables(connection, name, leaving)
-                    statements.append(replace(leave, needed=True))
+            leaving = found.table_oids & by_leaf
+            if leaving and name.startswith(f"{prefix}_root"):
+                statements.append(_drop_tables(connection, name, leaving, needed=True))
             continue
         oids, before = set(publication.table_oids), set(found.table_oids)
         if publication.via_root:
-            oids = {oid for oid in oids if not _is_among(plan, oid, by_leaf_before)}
-            before = {oid for oid in before if not _is_among(plan, oid, by_leaf)}
+            oids -= by_leaf_before
+            before -= by_leaf
         both = replace(
             publication,
             table_oids=tuple(sorted(oids | before)),
@@ -323,13 +343,15 @@ def _either(
     return both | {oid: publication.filters[oid] for oid in new}
 
 
-def _is_among(plan: Plan, root: int, members: Collection[int]) -> bool:
-    """Whether a tree, a part of it, or a tree around it is among `members`."""
-    table = plan.tables.get(root)
-    if table is None:
-        return root in members
-    parts = {oid for oid, other in plan.tables.items() if root in other.ancestors}
-    return any(oid in members for oid in (root, *table.ancestors, *table.leaves, *parts))
+def _families(plan: Plan, oids: Set[int]) -> set[int]:
+    """Return `oids` with the trees around them and the partitions in them."""
+    found = set(oids)
+    for table in plan.tables.values():
+        if table.oid in oids:
+            found.update(table.ancestors, table.leaves)
+        elif not oids.isdisjoint(table.ancestors):
+            found.add(table.oid)
+    return found
 
 
 def _create(connection: _Connection, publication: ServerPublication) -> sql.Composed:
@@ -377,10 +399,11 @@ def _alter(
     filtered_otherwise = _filtered_otherwise(plan, publication, found)
     staying = {*tables, *publication.detachable_oids}
     if leaving := (found.table_oids - staying).difference(awaited):
-        statements.append(_drop_tables(connection, publication.name, leaving))
+        statements += _leave(connection, plan, publication, found, leaving)
     if filtered_otherwise:
-        again = _drop_tables(connection, publication.name, filtered_otherwise)
-        statements.append(replace(again, needed=True))
+        statements.append(
+            _drop_tables(connection, publication.name, filtered_otherwise, needed=True)
+        )
     kept = found.table_oids - filtered_otherwise
     if coming := {oid: table for oid, table in tables.items() if oid not in kept}:
         statements.append(_Statement(add_tables(publication.name, coming, publication.filters)))
@@ -409,7 +432,39 @@ def _filtered_alike(
     )
 
 
-def _drop_tables(connection: _Connection, name: str, oids: Iterable[int]) -> _Statement:
-    tables = table_list(table_names(connection, oids))
-    text = sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(sql.Identifier(name), tables)
-    return _Statement(text, needed=False)
+def _leave(
+    connection: _Connection,
+    plan: Plan,
+    publication: ServerPublication,
+    found: Existing,
+    leaving: Collection[int],
+) -> list[_Statement]:
+    """Return the removal of members that are no longer read.
+
+    Most do no harm. Those that must go with what is added are read elsewhere, too, in another way:
+    under the root instead of by leaf, with more operations than their identity allows, or with a
+    filter.
+    """
+    elsewhere: set[int] = set()
+    everywhere: set[int] = set()
+    for other in plan.server_publications:
+        everywhere |= other.member_oids
+        under_root = other.via_root and not found.via_root
+        if other.name != publication.name and not (
+            under_root and other.operations >= found.operations
+        ):
+            elsewhere |= other.member_oids
+    harmful = _families(plan, elsewhere) | (_families(plan, everywhere) & found.filters.keys())
+    statements = []
+    if at_once := harmful.intersection(leaving):
+        statements.append(_drop_tables(connection, publication.name, at_once))
+    for tables in batches(table_names(connection, set(leaving) - at_once)):
+        text = drop_tables(publication.name, tables)
+        statements.append(_Statement(text, needed=False, leaving=(publication.name, tables)))
+    return statements
+
+
+def _drop_tables(
+    connection: _Connection, name: str, oids: Iterable[int], *, needed: bool = False
+) -> _Statement:
+    return _Statement(drop_tables(name, table_names(connection, oids)), needed=needed)

@@ -16,6 +16,7 @@ from gateway.definitions.model import Operation, ServerPublication
 __all__ = [
     "LOCK_TIMEOUT",
     "add_tables",
+    "drop_tables",
     "publication_options",
     "shown",
     "table_list",
@@ -41,6 +42,13 @@ def add_tables(
     """Return the statement that adds tables to a publication, given as for `table_list`."""
     return sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(
         sql.Identifier(publication), table_list(names, filters)
+    )
+
+
+def drop_tables(publication: str, names: Mapping[int, tuple[str, str]]) -> sql.Composed:
+    """Return the statement that drops tables from a publication, given as for `table_list`."""
+    return sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(
+        sql.Identifier(publication), table_list(names)
     )
 
 

@@ -8,12 +8,16 @@ from typing import Any
 import psycopg
 import pytest
 
-from gateway.core.errors import AccessError
+from gateway.core.errors import AccessError, TransientError
 from gateway.definitions.combine import make_plan
 from gateway.definitions.model import Plan
 from gateway.definitions.sql.parser import parse_definitions
 from gateway.source.catalog.catalog import read_catalog
-from gateway.source.provisioning.detachable_partitions import add_partitions, missing_partitions
+from gateway.source.provisioning.detachable_partitions import (
+    MissingPartitions,
+    add_partitions,
+    missing_partitions,
+)
 from gateway.source.provisioning.own_publications import (
     check_publications,
     drop_publications,
@@ -209,7 +213,7 @@ def test_a_partition_that_is_published_by_itself_is_a_member_beside_its_tree(
     assert extend_publications(connection, both, prefix="gw") == [added]
     assert _published(connection)["gw_leaf"] == ({"tree", "leaf"}, "iudt", False)
     assert ensure_publications(connection, both, prefix="gw") == []
-    assert list(missing_partitions(connection, both)) == []
+    assert missing_partitions(connection, both) == MissingPartitions()
 
     ensure_publications(connection, whole, prefix="gw")
     assert _published(connection)["gw_leaf"] == ({"tree"}, "iudt", False)
@@ -238,10 +242,10 @@ def test_a_locked_partition_is_added_later(connection: Connection, database: Dat
         other.execute("LOCK TABLE leaf IN SHARE UPDATE EXCLUSIVE MODE")
         ensure_publications(connection, plan, prefix="gw")
         assert _published(connection)["gw_leaf"][0] == {"tree"}
-        assert add_partitions(connection, plan) == []
+        assert add_partitions(connection, plan)[0] == []
         missing = missing_partitions(connection, plan)
     assert missing.by_owner == ()
-    assert add_partitions(connection, plan) == list(missing.by_gateway)
+    assert add_partitions(connection, plan)[0] == list(missing.by_gateway)
     assert _published(connection)["gw_leaf"][0] == {"tree", "leaf"}
 
 
@@ -255,19 +259,138 @@ def test_a_partition_of_another_owner_is_left_to_that_owner(connection: Connecti
     try:
         connection.execute(f"SET ROLE {role}".encode())
         assert missing_rights(connection, plan, prefix="gw") == []
+        before = missing_partitions(connection, plan)  # there is no publication to alter
+        assert (before.by_owner, before.others) == ((), 1)
         ensure_publications(connection, plan, prefix="gw")
         assert _published(connection)["gw_leaf"][0] == {"tree"}
         assert ensure_publications(connection, plan, prefix="gw") == []
         missing = missing_partitions(connection, plan)
-        assert missing.by_gateway == ()
+        assert (missing.by_gateway, missing.others) == ((), 1)
         connection.execute("RESET ROLE")
         connection.execute("\n".join(missing.by_owner).encode())
         assert _published(connection)["gw_leaf"][0] == {"tree", "leaf"}
         connection.execute(f"SET ROLE {role}".encode())
-        assert list(missing_partitions(connection, plan)) == []
+        assert missing_partitions(connection, plan) == MissingPartitions()
     finally:
         connection.execute("RESET ROLE")
         connection.execute(f"DROP OWNED BY {role} CASCADE; DROP ROLE {role}".encode())
+
+
+@pytest.fixture
+def role(connection: Connection) -> Iterator[str]:
+    """Yield a role that may make publications of the partitioned table and of its partition."""
+    role = f"plain_{connection.info.backend_pid}"
+    connection.execute(
+        f"CREATE ROLE {role}; GRANT CREATE ON DATABASE {connection.info.dbname} TO {role};"
+        f"ALTER TABLE tree OWNER TO {role}; ALTER TABLE leaf OWNER TO {role}".encode()
+    )
+    yield role
+    connection.execute("RESET ROLE")
+    connection.execute(f"DROP OWNED BY {role} CASCADE; DROP ROLE {role}".encode())
+
+
+def test_a_partition_in_a_schema_that_the_role_may_not_use_spoils_no_other(
+    connection: Connection, role: str
+) -> None:
+    connection.execute(
+        "CREATE SCHEMA closed; CREATE TABLE closed.far PARTITION OF tree FOR VALUES FROM (10)"
+        f" TO (20); ALTER TABLE closed.far OWNER TO {role}".encode()
+    )
+    plan = _plan(connection, BY_ITSELF.replace("leaf", "leaf, closed.far"))
+    connection.execute(f"SET ROLE {role}".encode())
+    ensure_publications(connection, plan, prefix="gw")
+    assert _published(connection)["gw_leaf"][0] == {"tree", "leaf"}
+    missing = missing_partitions(connection, plan)
+    assert (missing.by_gateway, missing.others) == ((), 1)
+    connection.execute("RESET ROLE")
+    connection.execute("\n".join(missing.by_owner).encode())
+    assert _published(connection)["gw_leaf"][0] == {"tree", "leaf", "closed.far"}
+
+
+def test_a_partition_that_the_server_refuses_is_left_to_the_owner_with_the_reason(
+    connection: Connection,
+) -> None:
+    connection.execute("CREATE TABLE odd PARTITION OF tree FOR VALUES FROM (10) TO (20)")
+    plan = _plan(connection, BY_ITSELF.replace("leaf", "leaf, odd"))
+    ensure_publications(connection, _plan(connection, BY_TREE), prefix="gw")
+    connection.execute("ALTER TABLE tree DETACH PARTITION odd; ALTER TABLE odd SET UNLOGGED")
+
+    done, missing = add_partitions(connection, plan)
+
+    assert len(done) == 1
+    assert _published(connection)["gw_leaf"][0] == {"tree", "leaf"}
+    assert (missing.by_gateway, len(missing.by_owner), missing.others) == ((), 1, 1)
+    (reason,) = missing.reasons
+    assert '"odd"' in reason
+
+
+def test_a_locked_member_that_leaves_does_not_fail_the_attempt(
+    connection: Connection, database: Database
+) -> None:
+    ensure_publications(connection, _plan(connection, BY_ITSELF), prefix="gw")
+    plan = _plan(connection, BY_TREE)
+    with database.connect() as other, other.transaction():
+        other.execute("LOCK TABLE leaf IN SHARE UPDATE EXCLUSIVE MODE")
+        assert ensure_publications(connection, plan, prefix="gw") == []
+        assert _published(connection)["gw_leaf"][0] == {"tree", "leaf"}
+    (left,) = check_publications(connection, plan, prefix="gw")
+    assert ensure_publications(connection, plan, prefix="gw") == [left]
+    assert _published(connection)["gw_leaf"][0] == {"tree"}
+
+
+def test_many_members_come_and_leave_in_small_batches(connection: Connection) -> None:
+    connection.execute(
+        """DO $$ BEGIN FOR n IN 1..120 LOOP
+             EXECUTE format('CREATE TABLE many_%s PARTITION OF tree FOR VALUES FROM (%s) TO (%s)',
+                            n, n * 10, n * 10 + 10);
+           END LOOP; END $$"""
+    )
+    names = ", ".join(f"many_{n}" for n in range(1, 121))
+    plan = _plan(connection, BY_ITSELF.replace("leaf", names))
+    by_tree = _plan(connection, BY_TREE)
+    ensure_publications(connection, by_tree, prefix="gw")
+    assert len(add_partitions(connection, plan)[0]) == 3
+    assert len(ensure_publications(connection, by_tree, prefix="gw")) == 3
+    assert _published(connection)["gw_leaf"][0] == {"tree"}
+
+
+def test_a_locked_member_that_is_read_otherwise_is_waited_for(
+    connection: Connection, database: Database
+) -> None:
+    via_root = BY_TREE.replace(";", " WITH (publish_via_partition_root);", 1)
+    ensure_publications(connection, _plan(connection, via_root), prefix="gw")
+    plan = _plan(connection, BY_TREE)
+    with database.connect() as other, other.transaction():
+        other.execute("LOCK TABLE tree IN SHARE UPDATE EXCLUSIVE MODE")
+        with pytest.raises(TransientError):
+            ensure_publications(connection, plan, prefix="gw")
+    ensure_publications(connection, plan, prefix="gw")
+    published = _published(connection)
+    assert (published["gw_root"][0], published["gw_leaf"][0]) == (set(), {"tree"})
+
+
+def test_a_filtered_partition_of_another_owner_is_dropped_and_added_by_that_owner(
+    connection: Connection, role: str, postgres_major: int
+) -> None:
+    if postgres_major < 15:
+        pytest.skip("publications have row filters from 15 on")
+    plan = _plan(connection, BY_ITSELF)
+    connection.execute(f"SET ROLE {role}".encode())
+    ensure_publications(connection, plan, prefix="gw")
+    connection.execute("RESET ROLE")
+    connection.execute(
+        "ALTER PUBLICATION gw_leaf DROP TABLE leaf;"
+        "ALTER PUBLICATION gw_leaf ADD TABLE leaf WHERE (a > 1);"
+        "ALTER TABLE leaf OWNER TO CURRENT_USER"
+    )
+    connection.execute(f"SET ROLE {role}".encode())
+    missing = missing_partitions(connection, plan)
+    assert len(missing.by_owner) == 2
+    connection.execute("RESET ROLE")
+    connection.execute("\n".join(missing.by_owner).encode())
+    connection.execute(f"SET ROLE {role}".encode())
+    assert ensure_publications(connection, plan, prefix="gw") == []
+    assert missing_partitions(connection, plan) == MissingPartitions()
 
 
 class Racing(psycopg.Connection[Any]):
