@@ -18,6 +18,7 @@ __all__ = [
     "ARRAY",
     "KEY_FORMS",
     "MOST_ITEMS",
+    "NESTED",
     "TYPES",
     "ColumnType",
     "of_column",
@@ -37,9 +38,9 @@ class ColumnType:
 
     Attributes:
         conversion: Name of the conversion from PostgreSQL's text to the Avro value.
-        avro: Avro's primitive type.
+        avro: Avro's primitive type, ``array`` or ``record``.
         spark: Type of the Spark job's column, as ``simpleString`` writes it; a ``decimal`` has
-            precision and scale besides.
+            precision and scale besides, and types of several values have those of each.
         names: Names as ``format_type`` prints them without modifiers, and OIDs.
         extension: Names of types of extensions.
         logical: Avro's logicalType; empty without one.
@@ -47,6 +48,8 @@ class ColumnType:
             one.
         decimal: Whether it is for columns whose precision and scale an Avro decimal can have.
         array: Whether it is for arrays, whose items have an entry of their own.
+        record: Name of the Avro record; empty for other types.
+        fields: Avro types of the record's fields.
         key: Name of the canonical form of a key column.
         label: Name of the family in docs/types.md.
         lost: Values that cannot be carried, for the same page.
@@ -62,14 +65,21 @@ class ColumnType:
     choice: str = ""
     decimal: bool = False
     array: bool = False
+    record: str = ""
+    fields: Mapping[str, str] = field(default_factory=dict)
     key: str = "text"
     label: str = ""
     lost: str = ""
     note: str = ""
 
     @property
+    def nested(self) -> bool:
+        """Whether a value has parts. Then it is text in a key: consumers compare keys by ``=``."""
+        return self.array or self.record != ""
+
+    @property
     def avro_type(self) -> str | dict[str, Any]:
-        """A new Avro schema, without a decimal's precision and scale, and an array's items."""
+        """A new Avro schema, without a decimal's precision and scale, and without parts."""
         return {"type": self.avro, "logicalType": self.logical} if self.logical else self.avro
 
 
@@ -89,6 +99,9 @@ the number of an array's items that readers of the topics accept."""
 
 ARRAY: Final = next(entry for entry in TYPES if entry.array)
 """Entry of all arrays that are carried as such."""
+
+NESTED: Final = frozenset(entry.choice for entry in TYPES if entry.nested)
+"""Choices of types that are text in keys in any case."""
 
 _OTHER: Final = TYPES[-1]
 
@@ -152,7 +165,7 @@ def of_spark(spark: str, name: str) -> ColumnType:
     """
     if spark.startswith(f"{ARRAY.spark}<"):
         return ARRAY
-    spark, plain = spark.partition("(")[0], _MODIFIERS.sub("", name)
+    spark, plain = re.split("[(<]", spark, maxsplit=1)[0], _MODIFIERS.sub("", name)
     if (found := _NAMED.get((spark, plain))) is not None:
         return found
     found = _of_extension(plain)

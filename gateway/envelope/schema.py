@@ -18,7 +18,7 @@ from gateway.definitions.model import Element
 from gateway.definitions.tables.keys import KeyColumns
 from schemas import load
 from schemas.settings.tables import TYPE_CHOICES, TypesTable
-from schemas.types import ARRAY, ColumnType, of_column, precision_and_scale
+from schemas.types import ARRAY, NESTED, ColumnType, of_column, precision_and_scale
 
 __all__ = [
     "ColumnLike",
@@ -27,6 +27,7 @@ __all__ = [
     "TableSchema",
     "describe",
     "has_choice",
+    "is_nested",
 ]
 
 _TYPES: Final = TypesTable()
@@ -126,7 +127,7 @@ def describe(
     Args:
         table_schema: The PostgreSQL schema the table is published under.
         table_name: The table.
-        columns: The published columns, in table order. Arrays of the key are carried as text.
+        columns: The published columns, in table order. Those of the key are text if nested.
         key: See `gateway.definitions.tables.keys.key_of`; its columns must be among `columns`.
         types: Which columns are carried as text.
 
@@ -135,7 +136,7 @@ def describe(
     """
     where = f"{table_schema}.{table_name}"
     native = {c.name: types.native_of(f"{where}.{c.name}") for c in columns}
-    in_key = {c.name: native[c.name] - {ARRAY.choice} for c in columns}
+    in_key = {c.name: native[c.name] - NESTED for c in columns}
     fields = tuple(
         _field(c, (in_key if key and c.name in key else native)[c.name]) for c in columns
     )
@@ -191,10 +192,23 @@ def has_choice(column: ColumnLike) -> bool:
     return _field(column, TYPE_CHOICES).type is not _field(column, ()).type
 
 
-def _avro_type(field: Field) -> str | dict[str, Any]:
+def is_nested(column: ColumnLike, native: Collection[str]) -> bool:
+    """Whether a column with these native choices has parts, unless it is in the key."""
+    return _field(column, native).type.nested
+
+
+def _avro_type(field: Field, namespace: str) -> str | dict[str, Any]:
+    """Return the Avro type of a field; `namespace` is that of a record in it, and of no other."""
     avro = field.type.avro_type
-    if field.item is not None:
-        return {"type": avro, "items": ["null", _avro_type(field.item)]}
+    if field.type.array and field.item is not None:
+        return {"type": avro, "items": ["null", _avro_type(field.item, namespace)]}
+    if field.type.record:
+        return {
+            "type": avro,
+            "name": field.type.record,
+            "namespace": namespace,
+            "fields": [{"name": name, "type": kind} for name, kind in field.type.fields.items()],
+        }
     if field.type.decimal and isinstance(avro, dict):
         return {**avro, "precision": field.precision, "scale": field.scale}
     return avro
@@ -219,7 +233,7 @@ def _value_schema(
     schema["namespace"] = namespace
     columns = []
     for field in fields:
-        entry = _nullable(field)
+        entry = _nullable(field, namespace)
         entry |= properties[field.column]
         if field.name != field.column:
             entry["pg_column"] = field.column
@@ -234,13 +248,15 @@ def _key_schema(namespace: str, kind: KeyKind, fields: Sequence[Field]) -> dict[
         "name": "Key",
         "namespace": namespace,
         "fields": [
-            _nullable(field)
+            _nullable(field, namespace)
             if kind is KeyKind.WHOLE_ROW
-            else {"name": field.name, "type": _avro_type(field)}
+            else {"name": field.name, "type": _avro_type(field, namespace)}
             for field in fields
         ],
     }
 
 
-def _nullable(field: Field) -> dict[str, Any]:
-    return {"name": field.name, "type": ["null", _avro_type(field)], "default": None}
+def _nullable(field: Field, namespace: str) -> dict[str, Any]:
+    # A record needs a full name of its own: the field's is one within its table.
+    avro = _avro_type(field, f"{namespace}.{field.name}")
+    return {"name": field.name, "type": ["null", avro], "default": None}

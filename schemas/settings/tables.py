@@ -225,6 +225,10 @@ class TypesTable:
     arrays: TypeMode = "text"
     """Arrays as Avro arrays, which have one dimension, or as text."""
 
+    interval: TypeMode = "text"
+    """`interval` as an Avro record of months, days and microseconds, which has no infinity, or as
+    text."""
+
     columns: Mapping[str, TypeMode] = field(default_factory=dict, hash=False)
     """Single columns that differ from the above: from `schema.table.column` to `native` or
     `text`."""

@@ -219,8 +219,8 @@ def _retyped(
         return [Widen(column.name, kind)]
     if there.dataType != kind and not _fits(kind, there.dataType):
         raise _refusal(label, column.name, there.dataType, kind)
-    as_text = before != column.pg_type and there.dataType.simpleString() in _TEXTS
-    if as_text and not (_is_open_text(column.pg_type) and _is_varying(before)):
+    loses = before != column.pg_type and _LOSING.search(there.dataType.simpleString())
+    if loses and not (_is_open_text(column.pg_type) and _is_varying(before)):
         raise TableError(
             f"{label}: column {column.name!r} became {column.pg_type}, it was {before}: what its"
             " values are now is not in the topic",
@@ -237,7 +237,8 @@ def _refusal(label: str, name: str, there: DataType, comes: DataType) -> TableEr
     )
 
 
-_TEXTS: Final = ("string", "array<string>")
+_LOSING: Final = re.compile("string|struct")
+"""Columns whose values another type may change without that their own type shows it."""
 _LENGTH: Final = re.compile(r"character varying(?:\((\d+)\))?|text|varchar(?:\((\d+)\))?")
 
 

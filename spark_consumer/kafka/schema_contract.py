@@ -20,10 +20,10 @@ from spark_consumer.errors import ContractError
 __all__ = ["parsed_schema"]
 
 _LONGEST: Final = 4 * 1024 * 1024
-_DEEPEST: Final = 8
-"""Depth of records, arrays and unions in one another; an envelope has seven."""
-_MOST: Final = 20_000
-"""Types in a schema; a table has at most 1,600 columns, each of seven at most."""
+_DEEPEST: Final = 10
+"""Depth of records, arrays and unions in one another; an envelope has nine."""
+_MOST: Final = 40_000
+"""Types in a schema; a table has at most 1,600 columns, each of twenty at most."""
 _LARGEST_FIXED: Final = 256
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _PRIMITIVE: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")

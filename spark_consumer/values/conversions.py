@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StructField
 
 from schemas.array_text import array_items
+from schemas.interval_text import interval_parts
 from schemas.types import of_spark
 
 __all__ = [
@@ -45,6 +46,7 @@ _IS_BYTES: Final = re.compile(r"\\x((?:[0-9a-f]{2})*)", re.ASCII)
 _DATE_INFINITIES: Final = {"infinity": 2**31 - 1, "-infinity": -(2**31)}
 _TIMESTAMP_INFINITIES: Final = {"infinity": 2**63 - 1, "-infinity": -(2**63)}
 _DAY_US: Final = 86_400_000_000
+_HOUR_US: Final = 3_600_000_000
 
 MOST_LITERALS: Final = 1_000
 """Number of an array's items up to which it is made an expression; each is a node of the plan."""
@@ -169,6 +171,12 @@ def _array_literal(item: Conversion, text: str, kind: DataType) -> Expr:
     return F.array(*made).cast(kind)
 
 
+def _interval_literal(text: str, kind: DataType) -> Expr:
+    months, days, usecs = interval_parts(text.encode())
+    parts = f"'months', {months}, 'days', {days}, 'microseconds', CAST('{usecs}' AS BIGINT)"
+    return F.expr(f"named_struct({parts})").cast(kind)
+
+
 def array_text(item: Callable[[str], str], value: str) -> str:
     """Return Spark SQL of an array's text; `item` returns that of the text of an item."""
     texts = f"transform({value}, one -> {item('one')})"
@@ -212,13 +220,46 @@ def _timestamptz_text(value: str) -> str:
 
 def clock_sql(value: str) -> str:
     """Return Spark SQL of the text of a time of day, given in microseconds."""
+    return f"concat(lpad({value} div {_HOUR_US}, 2, '0'), {_within_hour(value)})"
+
+
+def _within_hour(value: str) -> str:
+    """Return SQL of the minutes and seconds of microseconds, which are not negative."""
     seconds = f"({value} div 1000000)"
-    clock = ", ':', ".join(
-        f"lpad({part}, 2, '0')"
-        for part in (f"{seconds} div 3600", f"{seconds} div 60 % 60", f"{seconds} % 60")
-    )
     fraction = f"rtrim('.', rtrim('0', concat('.', lpad({value} % 1000000, 6, '0'))))"
-    return f"concat({clock}, {fraction})"
+    return (
+        f"':', lpad({seconds} div 60 % 60, 2, '0'), ':', lpad({seconds} % 60, 2, '0'), {fraction}"
+    )
+
+
+def _interval_text(value: str) -> str:
+    """Return SQL of an interval's text: a part after a negative one has a sign in any case."""
+    months, days, usecs = (f"{value}.{part}" for part in ("months", "days", "microseconds"))
+    parts = [
+        _unit_text(f"({months} div 12)", "year", "false"),
+        _unit_text(f"({months} % 12)", "mon", "false"),
+        _unit_text(days, "day", f"{months} < 0"),
+    ]
+    hours = f"abs({usecs} div {_HOUR_US})"
+    before = f"IF({days} = 0, {months}, {days}) < 0"
+    clock = (
+        f"concat(CASE WHEN {usecs} < 0 THEN '-' WHEN {before} THEN '+' ELSE '' END,"
+        f" IF({hours} > 99, CAST({hours} AS STRING), lpad({hours}, 2, '0')),"
+        f" {_within_hour(f'abs({usecs} % {_HOUR_US})')})"
+    )
+    shown = f"{usecs} <> 0 OR ({months} = 0 AND {days} = 0)"
+    return (
+        f"CASE WHEN {value} IS NOT NULL THEN concat_ws(' ', {', '.join(parts)},"
+        f" CASE WHEN {shown} THEN {clock} END) END"
+    )
+
+
+def _unit_text(number: str, unit: str, is_before: str) -> str:
+    """Return SQL of a part of an interval; NULL where it is zero."""
+    return (
+        f"CASE WHEN {number} <> 0 THEN concat(IF({number} > 0 AND {is_before}, '+', ''),"
+        f" {number}, IF({number} = 1, ' {unit}', ' {unit}s')) END"
+    )
 
 
 def _with_infinities(number: str, infinities: Mapping[str, int], finite: str) -> str:
@@ -261,6 +302,7 @@ CONVERSIONS: Final[Mapping[str, Conversion]] = {
     "timestamp": Conversion(_timestamp_literal, _timestamp_text),
     "timestamptz": Conversion(_timestamp_literal, _timestamptz_text),
     "time": Conversion(_cast, _as_string),
+    "interval": Conversion(_interval_literal, _interval_text),
     "text": Conversion(_cast, _as_string),
 }
 """Conversions by name in schemas/types.toml, without that of arrays. Floats are an exception: Java

@@ -130,6 +130,18 @@ static int put_float(Buffer *out, int code, const uint8_t *text, size_t size)
     return put_bytes(out, little, width);
 }
 
+static int put_interval(Buffer *out, const uint8_t *text, size_t size)
+{
+    int64_t parts[3];
+
+    if (read_interval(text, size, parts) != DONE)
+        return NOT_MINE;
+    for (int i = 0; i < 3; i++)
+        if (put_long(out, parts[i]) != DONE)
+            return FAILED;
+    return DONE;
+}
+
 static int nibble(uint8_t c)
 {
     if (c >= '0' && c <= '9')
@@ -172,6 +184,7 @@ const Named conversions[] = {
     {"timestamp", AS_TIMESTAMP},
     {"timestamptz", AS_TIMESTAMPTZ},
     {"time", AS_CLOCK},
+    {"interval", AS_INTERVAL},
     {"text", AS_TEXT},
     {NULL, 0},
 };
@@ -221,6 +234,8 @@ int encode_value(Buffer *out, int code, int scale, const uint8_t *text, size_t s
         return read_time(code, text, size, &number) == DONE ? put_long(out, number) : NOT_MINE;
     case AS_CLOCK:
         return read_clock(text, size, &number) == DONE ? put_long(out, number) : NOT_MINE;
+    case AS_INTERVAL:
+        return put_interval(out, text, size);
     case AS_FLOAT:
     case AS_DOUBLE:
         return put_float(out, code, text, size);

@@ -18,11 +18,11 @@ from gateway.commands.check.findings import Finding, Severity
 from gateway.config import Settings
 from gateway.definitions.model import Column, Plan, Publish, Table
 from gateway.definitions.tables.keys import key_of
-from gateway.envelope.schema import Field, describe, has_choice
+from gateway.envelope.schema import Field, describe, has_choice, is_nested
 from gateway.source.copy.errors import TableChanged
 from gateway.source.copy.relation_guard import lock
 from gateway.source.session.connection import classify_server_error
-from schemas.types import ARRAY, MOST_ITEMS
+from schemas.types import MOST_ITEMS
 
 __all__ = ["type_findings", "value_findings"]
 
@@ -32,10 +32,11 @@ _ALL_S: Final = 60
 """Seconds for which all tables are searched."""
 
 _UNCARRIED: Final[Mapping[str, tuple[str, str]]] = {
-    "time": ("time", "24:00"),
-    "decimal": ("numeric", "NaN"),
+    "time": ("{0} OPERATOR(pg_catalog.=) '24:00'::pg_catalog.time", "24:00"),
+    "interval": ("NOT pg_catalog.isfinite({0})", "an infinite value"),
+    "decimal": ("{0} OPERATOR(pg_catalog.=) 'NaN'::pg_catalog.numeric", "NaN"),
 }
-"""PostgreSQL's type and a value of it that cannot be carried, by conversion."""
+"""Condition on values that cannot be carried, and what they are, by conversion."""
 
 _NO_LIST: Final = (
     "pg_catalog.array_ndims({0}) OPERATOR(pg_catalog.>) 1"
@@ -45,7 +46,7 @@ _NO_LIST: Final = (
 
 
 def type_findings(plan: Plan, settings: Settings) -> Iterator[Finding]:
-    """Warn of columns in ``[types]`` for which it decides nothing, and of arrays in keys."""
+    """Warn of columns in ``[types]`` for which it decides nothing, and of nested ones in keys."""
     types = settings.types
     held = {f"{one.schema}.{one.table}" for one in plan.held}
     tables: set[str] = set()
@@ -56,12 +57,12 @@ def type_findings(plan: Plan, settings: Settings) -> Iterator[Finding]:
         for column in columns:
             name = f"{table}.{column.name}"
             published[name] = column
-            is_array = column.element is not None and ARRAY.choice in types.native_of(name)
-            if is_array and column.name in key:
+            if column.name in key and is_nested(column, types.native_of(name)):
                 yield Finding(
                     Severity.WARNING,
-                    f"table {table}: array column {column.name} is part of the key, and therefore"
-                    " carried as text: its schema changes once the key is another one",
+                    f"table {table}: column {column.name}, of type {column.type_name}, is part of"
+                    " the key, and therefore carried as text: its schema changes once the key is"
+                    " another one",
                     f'carry it as text whatever the key is: [types.columns] "{name}" = "text"',
                 )
     for name in sorted(types.columns):
@@ -129,21 +130,19 @@ def _published(plan: Plan) -> Iterator[tuple[Table, list[Column]]]:
 
 def _conditions(field: Field) -> Iterator[tuple[str, str]]:
     """Yield SQL conditions on a column's values that cannot be carried, and what these are."""
-    if field.item is not None:
+    if field.type.array and field.item is not None:
         yield (
             _NO_LIST,
             "arrays of several dimensions, with a lower bound other than 1, or of more than"
             f" {MOST_ITEMS:,} items",
         )
         if (known := _UNCARRIED.get(field.item.type.conversion)) is not None:
-            kind, value = known
-            items = f"ANY ({{0}}::pg_catalog.{kind}[])"
-            condition = f"'{value}'::pg_catalog.{kind} OPERATOR(pg_catalog.=) {items}"
-            yield condition, f"arrays with {value}"
-    elif field.type.conversion == "time":
-        kind, value = _UNCARRIED["time"]
-        condition = f"{{0}}::pg_catalog.{kind} OPERATOR(pg_catalog.=) '{value}'::pg_catalog.{kind}"
-        yield condition, value
+            condition, what = known
+            items = "pg_catalog.unnest({0}) AS items (item)"
+            found = f"EXISTS (SELECT FROM {items} WHERE {condition.format('item')})"
+            yield found, f"arrays with {what}"
+    elif field.type.conversion in ("time", "interval"):
+        yield _UNCARRIED[field.type.conversion]
 
 
 def _search(

@@ -33,7 +33,7 @@ from gateway.definitions.tables.shape import read_shape, unseen_change, write_sh
 from gateway.pgoutput.messages import ReplicaIdentity
 from schemas.settings.masks import read_mask
 from schemas.settings.tables import TypesTable
-from schemas.types import of_column
+from schemas.types import NESTED, of_column
 
 __all__ = [
     "describe",
@@ -228,7 +228,7 @@ def key_signature(columns: Iterable[Column], key: KeyColumns) -> list[str] | Non
 def _native(table: Table, names: Collection[str], types: TypesTable) -> dict[str, bool]:
     """Return whether the columns `names` are native where ``[types]`` has a choice."""
     return {
-        column.name: _is_native(column, types.native_of(f"{table}.{column.name}"))
+        column.name: _is_native(column, types.native_of(f"{table}.{column.name}") - NESTED)
         for column in table.columns
         if column.name in names
     }

@@ -13,7 +13,7 @@ extra_float_digits 1 or more, as the gateway's sessions set them.
 from __future__ import annotations
 
 from binascii import unhexlify
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Context, Decimal, InvalidOperation
 from functools import partial
 from struct import Struct
@@ -29,6 +29,7 @@ from gateway.pgtypes.datetimes.iso import (
     parse_timestamptz,
 )
 from schemas.array_text import NotPlainError, array_items
+from schemas.interval_text import interval_parts
 from schemas.types import MOST_ITEMS
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "EPOCH_SHIFT_US",
     "UncarriedError",
     "avro_date",
+    "avro_interval",
     "avro_time",
     "avro_timestamp",
     "avro_timestamptz",
@@ -110,6 +112,17 @@ def avro_time(text: bytes) -> int:
     return usecs
 
 
+def avro_interval(text: bytes) -> tuple[int, int, int]:
+    """Months, days and microseconds.
+
+    Raises:
+        UncarriedError: it is infinite.
+    """
+    if text in (b"infinity", b"-infinity"):
+        raise UncarriedError("an infinite interval has no months, days and microseconds")
+    return interval_parts(text)
+
+
 def unscaled_decimal(text: bytes, precision: int, scale: int) -> int:
     """The integer that, divided by 10**scale, is the number `text`.
 
@@ -164,6 +177,7 @@ CONVERSIONS: Final[Mapping[str, Callable[[bytes], Any]]] = {
     "timestamp": avro_timestamp,
     "timestamptz": avro_timestamptz,
     "time": avro_time,
+    "interval": avro_interval,
     "text": _text,
 }
 """Conversions of text to values of Avro types, by name in schemas/types.toml; decimal and array
@@ -174,6 +188,10 @@ def _write_boolean(value: bool) -> bytes:
     return b"\x01" if value else b"\x00"
 
 
+def _write_numbers(values: Iterable[int]) -> bytes:
+    return b"".join(map(encode_long, values))
+
+
 _WRITERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
     "boolean": _write_boolean,
     "int": encode_long,
@@ -182,13 +200,14 @@ _WRITERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
     "double": Struct("<d").pack,
     "bytes": encode_bytes,
     "string": encode_bytes,
+    "record": _write_numbers,
 }
-"""Binary encoders of Avro's primitive types."""
+"""Binary encoders of Avro's primitive types, and of a record of numbers."""
 
 
 def value_encoder(field: Field) -> ValueEncoder:
     """Return the function for a field's values."""
-    if field.item is not None:
+    if field.type.array and field.item is not None:
         return partial(_array, value_encoder(field.item))
     if field.type.decimal:
         return partial(_decimal, field.precision, field.scale)

@@ -236,12 +236,12 @@ def _compile(
                 )
         raise error
 
-    arrays = {
-        f"array_p{number}": value_encoder(field)
+    nested = {
+        f"nested_p{number}": value_encoder(field)
         for number, (field, _) in enumerate(steps)
-        if field.item is not None
+        if field.type.nested
     }
-    namespace = {**_NAMESPACE, **arrays, "explain": explain}
+    namespace = {**_NAMESPACE, **nested, "explain": explain}
     source = encoder_source(steps, union=union, absent=absent)
     exec(compile(source, f"<encoder of {schema}>", "exec"), namespace)  # noqa: S102 - see module
     encode: RowEncoder = namespace["encode"]

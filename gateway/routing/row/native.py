@@ -255,7 +255,7 @@ def _projection(
             column=position[described.name],
             scale=scalar.scale,
             is_identity=described.column in encoder.identity,
-            is_array=described.item is not None,
+            is_array=described.type.array,
         )
 
     key: tuple[layouts.Field, ...] | None = None
@@ -281,7 +281,7 @@ def _projection(
 
 def _scalar(field: Field) -> Field:
     """Return what has the conversion: the items of an array."""
-    return field if field.item is None else field.item
+    return field.item if field.type.array and field.item is not None else field
 
 
 def _target(target: Target) -> layouts.Target:

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructField
 
 from gateway.definitions.model import Element
 from gateway.envelope.schema import describe
-from schemas.settings.tables import TypesTable
+from schemas.settings.tables import TYPE_CHOICES, TypesTable
 from schemas.types import TYPES
 from spark_consumer.kafka.avro_values import decode
 from spark_consumer.kafka.decode import row_type
@@ -42,8 +42,12 @@ VALUES = {
     "timestamp without time zone": ("2024-02-29 00:00:00", "294246-12-31 23:59:59.999999"),
     "timestamp with time zone": ("0044-03-15 12:00:00.5+00 BC", "infinity", "-infinity"),
     "uuid": ("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",),
-    "interval": ("1 mon 02:03:04",),
+    "interval": (
+        *("1 mon 02:03:04", "00:00:00", "-1 years -1 mons +1 day -00:00:00.000001", "1 year"),
+        *("-1 days +100:00:00.5", "-2562047788:00:54.775808", "178956970 years 7 mons", "-1 mons"),
+    ),
 }
+NATIVE = TypesTable(**dict.fromkeys(TYPE_CHOICES, "native"))
 
 
 def test_columns_become_what_the_table_says(spark: SparkSession) -> None:
@@ -77,7 +81,7 @@ def test_what_postgresql_prints_is_read_and_printed_again(spark: SparkSession) -
         else column(f"c{number}", (OIDS[name], name))
         for number, name in enumerate(VALUES)
     ]
-    decoded = row_type(spark, describe("public", "t", columns).value_schema)
+    decoded = row_type(spark, describe("public", "t", columns, types=NATIVE).value_schema)
     fields = {
         name: StructField(field.name, field.dataType, True, {"comment": name})
         for name, field in zip(VALUES, decoded.fields, strict=True)

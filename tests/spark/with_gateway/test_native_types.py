@@ -68,7 +68,8 @@ VALUES = {
     "text": f"({TEXTS})[1 + floor(random() * 15)]",
     "varchar(9)": f"({TEXTS})[1 + floor(random() * 15)]",
     "mood": "(enum_range(NULL::mood))[1 + floor(random() * 3)]",
-    "interval": "random() * interval '9 mons 40 days 7 hours'",
+    "interval": "(random() - 0.5) * interval '40 mons' + (random() - 0.5) * interval '80 days'"
+    " + (random() - 0.5) * interval '300 hours'",
     "jsonb": "jsonb_build_object('a', random() < 0.5, 'b\"', ARRAY[1, NULL])",
     "int4range": "int4range(1, 2 + (random() * 9)::int)",
     "pair": f"ROW((random() * 9)::int, ({TEXTS})[1 + floor(random() * 15)])::pair",
@@ -177,6 +178,7 @@ def test_random_values_come_back_as_the_server_has_them(
         assert kinds["numeric(12,3)[]"] == kinds["prices"] == "array<decimal(12,3)>"
         assert kinds["price[]"] == "array<decimal(12,3)>"
         assert kinds["time[]"] == kinds["hour[]"] == kinds["mood[]"] == "array<string>"
+        assert kinds["interval[]"] == "array<struct<months:int,days:int,microseconds:bigint>>"
         assert kinds["box[]"] == "string"
 
 

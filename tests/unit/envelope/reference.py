@@ -15,6 +15,7 @@ import fastavro
 
 from gateway.envelope.encoding.conversions import (
     avro_date,
+    avro_interval,
     avro_time,
     avro_timestamp,
     avro_timestamptz,
@@ -30,7 +31,7 @@ def python_value(field: Field, value: ColumnValue) -> object:
     """Return what fastavro takes for a value; dates and times are integers since 1970."""
     if value is None or value is UNCHANGED:
         return None
-    if field.item is not None:
+    if field.type.array and field.item is not None:
         return [python_value(field.item, one) for one in array_items(value)]
     match field.type.avro, field.type.logical:
         case "boolean", _:
@@ -53,6 +54,8 @@ def python_value(field: Field, value: ColumnValue) -> object:
             return bytes.fromhex(value.decode().removeprefix("\\x"))
         case "string", _:
             return value.decode()
+        case "record", _:
+            return dict(zip(field.type.fields, avro_interval(value), strict=True))
         case other:
             raise AssertionError(other)
 

@@ -113,6 +113,7 @@ CHOSEN = {
     "timestamptz": column("c", (1184, "timestamp with time zone")),
     "uuid": column("c", (2950, "uuid")),
     "time": column("c", (1083, "time without time zone")),
+    "interval": column("c", (1186, "interval")),
     "arrays": replace(column("c", (1007, "integer[]")), element=Element(23, -1, "integer", "b")),
 }
 
@@ -141,7 +142,7 @@ def test_a_type_becomes_a_string_where_its_setting_or_its_columns_says_so(choice
     assert has_choice(column_)
 
 
-NATIVE = TypesTable(time="native", arrays="native")
+NATIVE = TypesTable(time="native", arrays="native", interval="native")
 
 
 @pytest.mark.parametrize(
@@ -176,17 +177,38 @@ def test_items_follow_the_choice_of_their_own_type() -> None:
     assert avro_of(instants, types) == {"type": "array", "items": ["null", "string"]}
 
 
-def test_an_array_in_a_key_is_text() -> None:
-    array = CHOSEN["arrays"]
+def test_records_have_full_names_of_their_own() -> None:
+    intervals = Element(1186, -1, "interval", "b")
+    columns = [
+        column("a", (1186, "interval")),
+        replace(column("b", (1187, "interval[]")), element=intervals),
+    ]
+    schema = describe("public", "t", columns, types=NATIVE).value_schema
+    a, b = value_fields(schema)
+    fields = [
+        {"name": "months", "type": "int"},
+        {"name": "days", "type": "int"},
+        {"name": "microseconds", "type": "long"},
+    ]
 
-    keyed = describe("public", "t", [array], ("c",), types=NATIVE)
-    whole = describe("public", "t", [array], (), types=NATIVE)
+    interval = {"type": "record", "name": "Interval", "fields": fields}
+    assert a["type"][1] == {**interval, "namespace": "pgsluice.public.t.a"}
+    assert b["type"][1]["items"][1] == {**interval, "namespace": "pgsluice.public.t.b"}
+    fastavro.parse_schema(schema)
+
+
+@pytest.mark.parametrize("choice", ["arrays", "interval"])
+def test_a_type_with_parts_is_text_in_a_key(choice: str) -> None:
+    nested = CHOSEN[choice]
+
+    keyed = describe("public", "t", [nested], ("c",), types=NATIVE)
+    whole = describe("public", "t", [nested], (), types=NATIVE)
 
     assert keyed.key_schema is not None and whole.key_schema is not None
     assert keyed.key_schema["fields"][0]["type"] == "string"
     assert value_fields(keyed.value_schema)[0]["type"] == ["null", "string"]
     assert whole.key_schema["fields"][0]["type"] == ["null", "string"]
-    assert value_fields(whole.value_schema)[0]["type"][1]["type"] == "array"
+    assert value_fields(whole.value_schema)[0]["type"][1] == avro_of(nested, NATIVE)
 
 
 def test_a_type_without_a_setting_is_carried_in_one_way() -> None:

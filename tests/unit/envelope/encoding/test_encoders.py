@@ -176,7 +176,7 @@ def test_nan_in_a_decimal_names_column_and_setting() -> None:
 
 
 CLOCK = (1083, "time without time zone")
-NATIVE = TypesTable(time="native")
+NATIVE = TypesTable(time="native", interval="native")
 
 
 @pytest.mark.parametrize("text", [b"00:00:00", b"12:34:56.7", b"23:59:59.999999"])
@@ -189,6 +189,23 @@ def test_the_end_of_the_day_is_carried_as_text_only() -> None:
     assert encode_one(column("c", CLOCK), b"24:00:00") == "24:00:00"
     with pytest.raises(ValueFormatError, match=r"public\.t, column c: 24:00 cannot be") as caught:
         encode_one(column("c", CLOCK), b"24:00:00", NATIVE)
+    assert caught.value.hint is not None
+    assert '[types.columns] "public.t.c" = "text"' in caught.value.hint
+
+
+INTERVAL = (1186, "interval")
+
+
+def test_an_interval_is_its_parts_where_that_is_wanted() -> None:
+    parts = {"months": 14, "days": -3, "microseconds": 1_500_000}
+
+    assert encode_one(column("c", INTERVAL), b"1 year 2 mons -3 days +00:00:01.5", NATIVE) == parts
+
+
+def test_an_infinite_interval_is_carried_as_text_only() -> None:
+    assert encode_one(column("c", INTERVAL), b"-infinity") == "-infinity"
+    with pytest.raises(ValueFormatError, match=r"public\.t, column c: an infinite interval") as caught:
+        encode_one(column("c", INTERVAL), b"-infinity", NATIVE)
     assert caught.value.hint is not None
     assert '[types.columns] "public.t.c" = "text"' in caught.value.hint
 

@@ -70,7 +70,7 @@ def test_an_entry_is_found_by_oid_and_by_name(entry: ColumnType) -> None:
 
 @each_entry
 def test_the_gateway_has_what_an_entry_names(entry: ColumnType) -> None:
-    key = None if entry.array else ("c",)
+    key = None if entry.nested else ("c",)
     schema = describe("public", "t", [column_of(entry)], key, types=types_of(entry))
 
     assert schema.fields[0].type is entry
