@@ -16,6 +16,7 @@ from typing import Any, Final
 
 __all__ = [
     "ARRAY",
+    "BOUNDS",
     "KEY_FORMS",
     "MOST_ITEMS",
     "NESTED",
@@ -49,7 +50,9 @@ class ColumnType:
         decimal: Whether it is for columns whose precision and scale an Avro decimal can have.
         array: Whether it is for arrays, whose items have an entry of their own.
         record: Name of the Avro record; empty for other types.
-        fields: Avro types of the record's fields.
+        fields: Avro types of the record's fields; that of a ``bound`` is nullable and follows from
+            the range.
+        bounds: Names of the types of ranges' bounds, by the name of the range.
         key: Name of the canonical form of a key column.
         label: Name of the family in docs/types.md.
         lost: Values that cannot be carried, for the same page.
@@ -67,6 +70,7 @@ class ColumnType:
     array: bool = False
     record: str = ""
     fields: Mapping[str, str] = field(default_factory=dict)
+    bounds: Mapping[str, str] = field(default_factory=dict)
     key: str = "text"
     label: str = ""
     lost: str = ""
@@ -99,6 +103,12 @@ the number of an array's items that readers of the topics accept."""
 
 ARRAY: Final = next(entry for entry in TYPES if entry.array)
 """Entry of all arrays that are carried as such."""
+
+_OIDS: Final = {name: oid for entry in TYPES for name, oid in entry.names.items()}
+BOUNDS: Final = {
+    _OIDS[name]: (_OIDS[bound], bound) for entry in TYPES for name, bound in entry.bounds.items()
+}
+"""OID and name of the type of the bounds, by the OID of a range."""
 
 NESTED: Final = frozenset(entry.choice for entry in TYPES if entry.nested)
 """Choices of types that are text in keys in any case."""

@@ -87,6 +87,18 @@ def _array(kind: str) -> _Draw:
     return draw
 
 
+def _range(kind: str) -> _Draw:
+    bound = _SCALARS[kind][2]
+
+    def draw(pick: random.Random) -> bytes:
+        texts = [pick.choice((b"", b"infinity", bound(pick), bound(pick))) for _ in range(2)]
+        texts = [b'"' + text + b'"' if b" " in text or pick.random() < 0.1 else text for text in texts]
+        text = pick.choice((b"[", b"(")) + b",".join(texts) + pick.choice((b"]", b")"))
+        return pick.choice((*(text,) * 9, b"empty", text[1:], text[:-1], b"[(1,2)", b'["1""",2]'))
+
+    return draw
+
+
 def _item(pick: random.Random, item: _Draw) -> bytes:
     chance = pick.random()
     if chance < 0.15:
@@ -126,4 +138,6 @@ KINDS: Final[Mapping[str, _Kind]] = {
     "text[]": (1009, -1, _array("text")),
     "time[]": (1183, -1, _array("time")),
     "interval[]": (1187, -1, _array("interval")),
+    "int4range": (3904, -1, _range("int4")),
+    "tsrange": (3908, -1, _range("timestamp")),
 }

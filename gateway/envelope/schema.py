@@ -18,7 +18,7 @@ from gateway.definitions.model import Element
 from gateway.definitions.tables.keys import KeyColumns
 from schemas import load
 from schemas.settings.tables import TYPE_CHOICES, TypesTable
-from schemas.types import ARRAY, NESTED, ColumnType, of_column, precision_and_scale
+from schemas.types import ARRAY, BOUNDS, NESTED, ColumnType, of_column, precision_and_scale
 
 __all__ = [
     "ColumnLike",
@@ -80,7 +80,7 @@ class Field:
         type: How the type under any domains is carried.
         precision: Precision of a decimal; else 0.
         scale: Scale of a decimal; else 0.
-        item: Items of an array, without a name; else None.
+        item: Items of an array, or bounds of a range, without a name; else None.
     """
 
     column: str
@@ -89,6 +89,11 @@ class Field:
     precision: int = 0
     scale: int = 0
     item: Field | None = None
+
+    @property
+    def values(self) -> int:
+        """Number of Avro values that a value consists of, but for the items of an array."""
+        return 1 + len(self.type.fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +189,12 @@ def _typed(column: str, name: str, kind: Element, native: Collection[str]) -> Fi
     extension = kind.type_name if kind.type_kind == "b" else ""
     found = of_column(kind.type_oid, extension, native=native, modifier=kind.type_modifier)
     digits = precision_and_scale(kind.type_modifier) if found.decimal else None
-    return Field(column, name, found, *(digits or ()))
+    precision, scale = digits or (0, 0)
+    item = None
+    if found.bounds:
+        oid, bound = BOUNDS[kind.type_oid]
+        item = _typed("", "", Element(oid, -1, bound, "b"), native)
+    return Field(column, name, found, precision, scale, item)
 
 
 def has_choice(column: ColumnLike) -> bool:
@@ -207,7 +217,12 @@ def _avro_type(field: Field, namespace: str) -> str | dict[str, Any]:
             "type": avro,
             "name": field.type.record,
             "namespace": namespace,
-            "fields": [{"name": name, "type": kind} for name, kind in field.type.fields.items()],
+            "fields": [
+                {"name": name, "type": kind}
+                if field.item is None or kind != "bound"
+                else {"name": name, "type": ["null", _avro_type(field.item, namespace)]}
+                for name, kind in field.type.fields.items()
+            ],
         }
     if field.type.decimal and isinstance(avro, dict):
         return {**avro, "precision": field.precision, "scale": field.scale}

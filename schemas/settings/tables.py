@@ -229,6 +229,9 @@ class TypesTable:
     """`interval` as an Avro record of months, days and microseconds, which has no infinity, or as
     text."""
 
+    ranges: TypeMode = "text"
+    """The built-in ranges as Avro records of two bounds, or as text."""
+
     columns: Mapping[str, TypeMode] = field(default_factory=dict, hash=False)
     """Single columns that differ from the above: from `schema.table.column` to `native` or
     `text`."""

@@ -134,8 +134,7 @@ def follow(
             came.append(column)
             steps.append(Add(_field(column, kind), column.missing, exists=False))
         elif name not in was:
-            same = there[name].dataType == kind
-            if not same:
+            if not _is_same(there[name].dataType, kind):
                 raise _refusal(label, name, there[name].dataType, kind)
             steps.append(Add(_field(column, kind), column.missing, exists=True))
         else:
@@ -217,7 +216,7 @@ def _retyped(
 ) -> list[Step]:
     if widens(there.dataType, kind):
         return [Widen(column.name, kind)]
-    if there.dataType != kind and not _fits(kind, there.dataType):
+    if not _is_same(there.dataType, kind) and not _fits(kind, there.dataType):
         raise _refusal(label, column.name, there.dataType, kind)
     loses = before != column.pg_type and _LOSING.search(there.dataType.simpleString())
     if loses and not (_is_open_text(column.pg_type) and _is_varying(before)):
@@ -227,6 +226,11 @@ def _retyped(
             hint=_COPY_AGAIN,
         )
     return []
+
+
+def _is_same(one: DataType, other: DataType) -> bool:
+    # Delta's mapping of columns leaves metadata in the fields of a struct.
+    return one.simpleString() == other.simpleString()
 
 
 def _refusal(label: str, name: str, there: DataType, comes: DataType) -> TableError:

@@ -18,11 +18,12 @@ from typing import Final
 
 from pyspark.sql import Column as Expr
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, StructField
+from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
 from schemas.array_text import array_items
 from schemas.interval_text import interval_parts
-from schemas.types import of_spark
+from schemas.range_text import range_bounds
+from schemas.types import TYPES, of_spark
 
 __all__ = [
     "CONVERSIONS",
@@ -45,6 +46,7 @@ _IS_TIMESTAMP: Final = re.compile(f"{_DATE} {_CLOCK}{_ZONE}{_ERA}", re.ASCII)
 _IS_BYTES: Final = re.compile(r"\\x((?:[0-9a-f]{2})*)", re.ASCII)
 _DATE_INFINITIES: Final = {"infinity": 2**31 - 1, "-infinity": -(2**31)}
 _TIMESTAMP_INFINITIES: Final = {"infinity": 2**63 - 1, "-infinity": -(2**63)}
+_OF_RANGES: Final = next(list(entry.fields) for entry in TYPES if entry.bounds)
 _DAY_US: Final = 86_400_000_000
 _HOUR_US: Final = 3_600_000_000
 
@@ -95,6 +97,9 @@ def _conversion(kind: DataType, name: str) -> Conversion:
     if isinstance(kind, ArrayType):
         item = _conversion(kind.elementType, name.removesuffix("[]"))
         return Conversion(partial(_array_literal, item), partial(array_text, item.text))
+    if isinstance(kind, StructType) and kind.names == _OF_RANGES:
+        bound = _conversion(kind["lower"].dataType, "")
+        return Conversion(partial(_range_literal, bound), partial(_range_text, bound.text))
     return CONVERSIONS[of_spark(kind.simpleString(), name).conversion]
 
 
@@ -171,6 +176,17 @@ def _array_literal(item: Conversion, text: str, kind: DataType) -> Expr:
     return F.array(*made).cast(kind)
 
 
+def _range_literal(bound: Conversion, text: str, kind: DataType) -> Expr:
+    assert isinstance(kind, StructType)
+    found = range_bounds(text.encode())
+    lower, upper, *flags = (None, None, False, False) if found is None else found
+    bounds = (
+        F.lit(None) if one is None else bound.literal(one.decode(), kind["lower"].dataType)
+        for one in (lower, upper)
+    )
+    return F.struct(*bounds, *map(F.lit, (*flags, found is None))).cast(kind)
+
+
 def _interval_literal(text: str, kind: DataType) -> Expr:
     months, days, usecs = interval_parts(text.encode())
     parts = f"'months', {months}, 'days', {days}, 'microseconds', CAST('{usecs}' AS BIGINT)"
@@ -216,6 +232,21 @@ def _timestamp_text(value: str) -> str:
 
 def _timestamptz_text(value: str) -> str:
     return _instant_text(f"unix_micros({value})", "+00")
+
+
+def _range_text(bound: Callable[[str], str], value: str) -> str:
+    """Return SQL of a range's text; `bound` returns that of the text of a bound."""
+    lower, upper = (_bound_text(bound(f"{value}.{side}")) for side in ("lower", "upper"))
+    return (
+        f"CASE WHEN {value}.empty THEN 'empty' WHEN {value} IS NOT NULL THEN"
+        f" concat(IF({value}.lower_inclusive, '[', '('), {lower}, ',', {upper},"
+        f" IF({value}.upper_inclusive, ']', ')')) END"
+    )
+
+
+def _bound_text(text: str) -> str:
+    """Return SQL of a bound in a range: of what bounds print, only blanks need quotes."""
+    return f"coalesce(IF(contains({text}, ' '), concat('\"', {text}, '\"'), {text}), '')"
 
 
 def clock_sql(value: str) -> str:
@@ -305,5 +336,5 @@ CONVERSIONS: Final[Mapping[str, Conversion]] = {
     "interval": Conversion(_interval_literal, _interval_text),
     "text": Conversion(_cast, _as_string),
 }
-"""Conversions by name in schemas/types.toml, without that of arrays. Floats are an exception: Java
+"""Conversions by name in schemas/types.toml, without those of arrays and ranges. Floats are an exception: Java
 formats them differently than the server."""

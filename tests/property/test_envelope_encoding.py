@@ -22,8 +22,7 @@ from gateway.envelope.canonical import compile_canonical_key
 from gateway.envelope.encoding.encoders import compile_key_encoder, compile_row_encoder
 from gateway.envelope.schema import TableSchema, describe
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
-from schemas.settings.tables import TypesTable
-from tests.unit.envelope.columns import EnvelopeColumn
+from tests.unit.envelope.columns import NATIVE, EnvelopeColumn
 from tests.unit.envelope.names import identifier_of, topic_part_of
 from tests.unit.envelope.reference import encode_key_slowly, encode_row_slowly
 
@@ -106,14 +105,35 @@ def intervals(draw: st.DrawFn) -> Case:
     return _case(1186, value, " ".join(shown))
 
 
+@st.composite
+def ranges(draw: st.DrawFn) -> Case:
+    oid, bound = draw(st.sampled_from([(3904, integers), (3908, timestamps), (3912, dates)]))
+    lower, upper = (draw(st.none() | bound) for _ in range(2))
+    begins, ends, empty = (draw(st.booleans()) for _ in range(3))
+    if empty:
+        return _case(oid, _range_of(None, None, False, False, True), "empty")
+    shown = b",".join(b"" if one is None else _printed(one[3], False) for one in (lower, upper))
+    text = b"[("[not begins :][:1] + shown + b"])"[not ends :][:1]
+    bounds = (None if one is None else one[2] for one in (lower, upper))
+    return oid, -1, _range_of(*bounds, begins, ends, False), text
+
+
+def _range_of(*parts: object) -> dict[str, object]:
+    names = ("lower", "upper", "lower_inclusive", "upper_inclusive", "empty")
+    return dict(zip(names, parts, strict=True))
+
+
 sent_or_not: list[ColumnValue] = [b"sent", b"sent", None, UNCHANGED]
 
 integers = st.integers(-(2**31), 2**31 - 1).map(lambda v: _case(23, v, str(v)))
 texts = utf8.map(lambda v: _case(25, v, v))
+dates = st.dates().map(lambda v: _case(1082, v, v.isoformat()))
+timestamps = st.datetimes().map(lambda v: _case(1114, v, _timestamp_text(v)))
 times = st.times().map(lambda v: _case(1083, v, v.isoformat()))
 
 cases = st.one_of(
     st.deferred(arrays),
+    st.deferred(ranges),
     intervals(),
     times,
     st.booleans().map(lambda v: _case(16, v, "t" if v else "f")),
@@ -127,8 +147,8 @@ cases = st.one_of(
     ),
     decimals(),
     st.binary(max_size=300).map(lambda v: _case(17, v, "\\x" + v.hex())),
-    st.dates().map(lambda v: _case(1082, v, v.isoformat())),
-    st.datetimes().map(lambda v: _case(1114, v, _timestamp_text(v))),
+    dates,
+    timestamps,
     st.datetimes().map(
         lambda v: _case(1184, v.replace(tzinfo=UTC), _timestamp_text(v) + "+00"),
     ),
@@ -140,10 +160,10 @@ assert date.min.year == 1
 
 
 ITEM_OIDS = {array: item for item, array in ARRAY_OIDS.items()}
-NATIVE = TypesTable(time="native", arrays="native", interval="native")
+HSTORE = 65_000
 
 
-NESTED_OIDS = {*ITEM_OIDS, 1186}
+NESTED_OIDS = {*ITEM_OIDS, 1186, 3904, 3908, 3912}
 """Types that are text in a key."""
 
 

@@ -41,8 +41,9 @@ _UNCARRIED: Final[Mapping[str, tuple[str, str]]] = {
 _NO_LIST: Final = (
     "pg_catalog.array_ndims({0}) OPERATOR(pg_catalog.>) 1"
     " OR pg_catalog.array_lower({0}, 1) OPERATOR(pg_catalog.<>) 1"
-    f" OR pg_catalog.cardinality({{0}}) OPERATOR(pg_catalog.>) {MOST_ITEMS}"
+    " OR pg_catalog.cardinality({0}) OPERATOR(pg_catalog.>) "
 )
+"""Condition on arrays that cannot be carried; the largest number of items follows."""
 
 
 def type_findings(plan: Plan, settings: Settings) -> Iterator[Finding]:
@@ -131,10 +132,11 @@ def _published(plan: Plan) -> Iterator[tuple[Table, list[Column]]]:
 def _conditions(field: Field) -> Iterator[tuple[str, str]]:
     """Yield SQL conditions on a column's values that cannot be carried, and what these are."""
     if field.type.array and field.item is not None:
+        most = MOST_ITEMS // field.item.values
         yield (
-            _NO_LIST,
+            f"{_NO_LIST}{most}",
             "arrays of several dimensions, with a lower bound other than 1, or of more than"
-            f" {MOST_ITEMS:,} items",
+            f" {most:,} items",
         )
         if (known := _UNCARRIED.get(field.item.type.conversion)) is not None:
             condition, what = known

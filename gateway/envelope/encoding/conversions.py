@@ -30,6 +30,7 @@ from gateway.pgtypes.datetimes.iso import (
 )
 from schemas.array_text import NotPlainError, array_items
 from schemas.interval_text import interval_parts
+from schemas.range_text import range_bounds
 from schemas.types import MOST_ITEMS
 
 __all__ = [
@@ -180,8 +181,8 @@ CONVERSIONS: Final[Mapping[str, Callable[[bytes], Any]]] = {
     "interval": avro_interval,
     "text": _text,
 }
-"""Conversions of text to values of Avro types, by name in schemas/types.toml; decimal and array
-depend on more than the text."""
+"""Conversions of text to values of Avro types, by name in schemas/types.toml; decimal, array
+and range depend on more than the text."""
 
 
 def _write_boolean(value: bool) -> bytes:
@@ -207,8 +208,11 @@ _WRITERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
 
 def value_encoder(field: Field) -> ValueEncoder:
     """Return the function for a field's values."""
-    if field.type.array and field.item is not None:
-        return partial(_array, value_encoder(field.item))
+    if field.item is not None:
+        item = value_encoder(field.item)
+        if field.type.array:
+            return partial(_array, item, MOST_ITEMS // field.item.values)
+        return partial(_range, item)
     if field.type.decimal:
         return partial(_decimal, field.precision, field.scale)
     write = _WRITERS[field.type.avro]
@@ -216,18 +220,28 @@ def value_encoder(field: Field) -> ValueEncoder:
     return lambda text: write(read(text))
 
 
-def _array(item: ValueEncoder, text: bytes) -> bytes:
-    """One block of items that may be null."""
+def _array(item: ValueEncoder, most: int, text: bytes) -> bytes:
+    """One block of items that may be null, `most` of them at the most."""
     try:
         items = array_items(text)
     except NotPlainError as error:
         raise UncarriedError(f"an array cannot be carried by an Avro array: {error}") from None
     if not items:
         return b"\x00"
-    if len(items) > MOST_ITEMS:
-        raise UncarriedError(f"an array has more than {MOST_ITEMS:,} items, which readers refuse")
+    if len(items) > most:
+        raise UncarriedError(f"an array has more than {most:,} items, which readers refuse")
     encoded = (b"\x00" if one is None else b"\x02" + item(one) for one in items)
     return encode_long(len(items)) + b"".join(encoded) + b"\x00"
+
+
+def _range(bound: ValueEncoder, text: bytes) -> bytes:
+    """Bounds that may be null, whether they are included, whether the range is empty."""
+    found = range_bounds(text)
+    if found is None:
+        return b"\x00\x00\x00\x00\x01"
+    lower, upper, *included = found
+    encoded = (b"\x00" if one is None else b"\x02" + bound(one) for one in (lower, upper))
+    return b"".join(encoded) + bytes(included) + b"\x00"
 
 
 def _decimal(precision: int, scale: int, text: bytes) -> bytes:

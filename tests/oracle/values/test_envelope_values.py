@@ -25,13 +25,13 @@ from schemas.settings.tables import TypesTable
 from schemas.types import TYPES
 from tests.support.backends.servers import PostgresServer
 from tests.support.run.seeds import setseed
+from tests.unit.envelope.columns import NATIVE
 
 pytestmark = [pytest.mark.postgres, pytest.mark.seeded]
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 DEFAULT = TypesTable()
-NATIVE = TypesTable(time="native", arrays="native", interval="native")
 
 SESSION = """
     SET DateStyle = 'ISO'; SET IntervalStyle = 'postgres'; SET TimeZone = 'UTC';
@@ -66,7 +66,9 @@ def plain(avro: Any) -> Any:
         return [plain(one) for one in avro]
     if isinstance(avro, dict) and avro["type"] == "array":
         return {**avro, "items": plain(avro["items"])}
-    return avro["type"] if isinstance(avro, dict) and avro.get("logicalType", "decimal") != "decimal" else avro
+    if isinstance(avro, dict) and avro["type"] == "record":
+        return {**avro, "fields": [{**f, "type": plain(f["type"])} for f in avro["fields"]]}
+    return avro["type"] if isinstance(avro, dict) and avro["logicalType"] != "decimal" else avro
 
 
 def read_back(schema: TableSchema, text: bytes) -> Any:
@@ -97,6 +99,16 @@ PARTS = """CASE WHEN {0} IS NOT NULL THEN jsonb_build_object('months', (extract(
     + extract(month FROM {0}))::int, 'days', extract(day FROM {0})::int, 'microseconds',
     (extract(hour FROM {0}) * 3600000000 + extract(minute FROM {0}) * 60000000
     + extract(microseconds FROM {0}))::int8) END"""
+
+
+def of_range(bound: str, value: str = "v") -> str:
+    """SQL of what a range is; `bound` is that of a bound, by the function that returns it."""
+    return (
+        f"CASE WHEN {value} IS NOT NULL THEN jsonb_build_object('lower', {bound.format('lower')},"
+        f" 'upper', {bound.format('upper')}, 'lower_inclusive', lower_inc({value}),"
+        f" 'upper_inclusive', upper_inc({value}), 'empty', isempty({value})) END"
+    )
+
 
 # type, rows of a VALUES list or a query, and what the value is by PostgreSQL's own account.
 CASES = [
@@ -209,7 +221,31 @@ CASES = [
     ("numeric[]", "VALUES ('{NaN,1.00,NULL}')", "v::text[]"),
     ("box[]", "VALUES ('{(1,1),(0,0);(2,2),(1,1)}')", "v::text"),
     ("int2vector", "VALUES ('1 2 3')", "v::text"),
-    ("int4range", "VALUES ('[1,5)'), ('empty')", "v::text"),
+    ("int4range", "VALUES ('[1,5)'), ('empty'), ('(,)'), ('[,7]'), (NULL)", of_range("{}(v)")),
+    ("int8range", f"VALUES ('[{-(2**63)},{2**63 - 1})')", of_range("{}(v)")),
+    ("numrange", "VALUES ('(1.50,2]'), ('[-1e30,)'), ('(-Infinity,NaN)')", of_range("{}(v)::text")),
+    (
+        "daterange",
+        "SELECT daterange(d, d + (random() * 99)::int) FROM generate_series(1, 99),"
+        " LATERAL (SELECT date '0001-01-01' - 999 + (random() * 99999)::int + 0 * g) AS r(d)",
+        of_range("{}(v) - date '1970-01-01'"),
+    ),
+    *(
+        (
+            f"{one}range",
+            f"SELECT {one}range(b, b + random() * interval '1 year', '(]') FROM"
+            " (SELECT timestamp '0001-01-01' + random() * interval '3000 years'"
+            f" FROM generate_series(1, 99)) AS r(b)",
+            of_range("(extract(epoch FROM {}(v)) * 1000000)::int8"),
+        )
+        for one in ("ts", "tstz")
+    ),
+    (
+        "int4range[]",
+        """VALUES ('{"[1,5)",NULL,empty}')""",
+        f"(SELECT jsonb_agg({of_range('{}(x)', 'x')}) FROM unnest(v) AS x)",
+    ),
+    ("int4multirange", "VALUES ('{[1,5),[7,9)}')", "v::text"),
     ("bit(3)", "VALUES (B'101')", "v::text"),
     ("money", "VALUES ('12.34')", "v::text"),
 ]
@@ -245,6 +281,7 @@ def test_a_value_means_what_postgresql_says(
         ("uuid", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
         ("time", "24:00:00"),
         ("interval", "-1 days +02:03:04"),
+        ("tsrange", '["2024-01-01 00:00:00",infinity)'),
         ("int4[]", "[0:1]={1,2}"),
     ],
 )
@@ -312,6 +349,8 @@ def test_the_infinities_are_beyond_every_finite_value(
         ("int4[]", "{{1,2},{3,4}}", "more than one dimension"),
         ("int4[]", "[0:1]={1,2}", "a lower bound other than 1"),
         ("numeric(4,2)[]", "{1,NaN}", "NaN or infinity cannot be carried"),
+        ("interval", "infinity", "an infinite interval has no months"),
+        ("tsrange", "[294276-12-31 23:59:59,)", "a timestamp lies after"),
     ],
 )
 def test_a_value_of_postgresqls_that_avro_cannot_hold_is_refused(

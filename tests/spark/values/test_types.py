@@ -15,14 +15,14 @@ from pyspark.sql.types import StructField
 
 from gateway.definitions.model import Element
 from gateway.envelope.schema import describe
-from schemas.settings.tables import TYPE_CHOICES, TypesTable
+from schemas.settings.tables import TypesTable
 from schemas.types import TYPES
 from spark_consumer.kafka.avro_values import decode
 from spark_consumer.kafka.decode import row_type
 from spark_consumer.values.conversions import literal, printed_sql
 from tests.support.spark.direct import Direct
 from tests.support.spark.records import Col, StaticSchemas, TableTopic, key_schema, value_schema
-from tests.unit.envelope.columns import column, numeric
+from tests.unit.envelope.columns import NATIVE, column, numeric
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,7 +47,14 @@ VALUES = {
         *("-1 days +100:00:00.5", "-2562047788:00:54.775808", "178956970 years 7 mons", "-1 mons"),
     ),
 }
-NATIVE = TypesTable(**dict.fromkeys(TYPE_CHOICES, "native"))
+VALUES |= {
+    "int4range": ("[1,5)", "empty", "(,)", "[-7,)"),
+    "int8range": ("(,9223372036854775807)",),
+    "numrange": ("(-1.50,2]",),
+    "daterange": ("[2024-02-29,infinity)", '["0044-03-15 BC",)'),
+    "tsrange": ('["2024-02-29 00:00:00",infinity]', '(,"2024-02-29 12:00:00.5")'),
+    "tstzrange": ('["2024-02-29 00:00:00+00","2024-03-01 00:00:00+00")',),
+}
 
 
 def test_columns_become_what_the_table_says(spark: SparkSession) -> None:

@@ -15,7 +15,7 @@ from gateway.definitions.tables.keys import key_of
 from gateway.envelope.schema import describe, has_choice
 from gateway.pgoutput.messages import ReplicaIdentity
 from schemas.settings.tables import TYPE_CHOICES, TypeMode, TypesTable
-from tests.unit.envelope.columns import INT4, T1, TEXT, EnvelopeColumn, column, numeric
+from tests.unit.envelope.columns import INT4, NATIVE, T1, TEXT, EnvelopeColumn, column, numeric
 
 
 def value_fields(schema: dict[str, Any]) -> list[dict[str, Any]]:
@@ -114,6 +114,7 @@ CHOSEN = {
     "uuid": column("c", (2950, "uuid")),
     "time": column("c", (1083, "time without time zone")),
     "interval": column("c", (1186, "interval")),
+    "ranges": column("c", (3904, "int4range")),
     "arrays": replace(column("c", (1007, "integer[]")), element=Element(23, -1, "integer", "b")),
 }
 
@@ -140,9 +141,6 @@ def test_a_type_becomes_a_string_where_its_setting_or_its_columns_says_so(choice
     assert avro_of(column_, replace(as_native, columns={"public.t.d": "text"})) == native
     assert avro_of(column_, replace(as_text, columns={"public.t.c": "native"})) == native
     assert has_choice(column_)
-
-
-NATIVE = TypesTable(time="native", arrays="native", interval="native")
 
 
 @pytest.mark.parametrize(
@@ -197,7 +195,36 @@ def test_records_have_full_names_of_their_own() -> None:
     fastavro.parse_schema(schema)
 
 
-@pytest.mark.parametrize("choice", ["arrays", "interval"])
+@pytest.mark.parametrize(
+    ("oid", "types", "bound"),
+    [
+        (3904, NATIVE, "int"),
+        (3926, NATIVE, "long"),
+        (3906, NATIVE, "string"),
+        (3908, NATIVE, LOCAL),
+        (3910, NATIVE, INSTANT),
+        (3912, NATIVE, DATE),
+        (3912, TypesTable(ranges="native", date="text"), "string"),
+    ],
+)
+def test_bounds_of_a_range_may_be_null_and_are_what_their_own_type_is(
+    oid: int, types: TypesTable, bound: Any
+) -> None:
+    assert avro_of(column("c", (oid, "a range")), types) == {
+        "type": "record",
+        "name": "Range",
+        "namespace": "pgsluice.public.t.c",
+        "fields": [
+            {"name": "lower", "type": ["null", bound]},
+            {"name": "upper", "type": ["null", bound]},
+            {"name": "lower_inclusive", "type": "boolean"},
+            {"name": "upper_inclusive", "type": "boolean"},
+            {"name": "empty", "type": "boolean"},
+        ],
+    }
+
+
+@pytest.mark.parametrize("choice", ["arrays", "interval", "ranges"])
 def test_a_type_with_parts_is_text_in_a_key(choice: str) -> None:
     nested = CHOSEN[choice]
 

@@ -54,6 +54,21 @@ def added(name: str, kind: DataType, pg_type: str, missing: str | None = None) -
 A = column("a", number=1)
 
 
+def test_what_delta_notes_in_a_struct_is_no_change() -> None:
+    """Where Delta maps the names of columns, it numbers the fields of structs, too."""
+    mapped = StructType(
+        [
+            StructField(field.name, field.dataType, True, {"delta.columnMapping.id": number})
+            for number, field in enumerate(SPAN)
+        ]
+    )
+    layout = Layout((column("a", "interval", 1),))
+    written = StructType([StructField("a", SPAN)])
+
+    known = {"a": Known("interval", 1)}
+    assert follow([StructField("a", mapped)], known, layout, written, "table t") == []
+
+
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
