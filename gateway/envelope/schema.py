@@ -31,6 +31,8 @@ __all__ = [
 ]
 
 _TYPES: Final = TypesTable()
+_LABELS_SIZE: Final = 64 * 1024
+"""Characters of labels up to which a schema names them; consumers and registries bound schemas."""
 
 
 class ColumnLike(Protocol):
@@ -58,6 +60,8 @@ class ColumnLike(Protocol):
     def computed(self) -> bool: ...  # noqa: D102
     @property
     def element(self) -> Element | None: ...  # noqa: D102
+    @property
+    def labels(self) -> tuple[str, ...]: ...  # noqa: D102
 
 
 class KeyKind(Enum):
@@ -161,7 +165,8 @@ def describe(
             )
         key_kind, key_fields = KeyKind.COLUMNS, tuple(by_column[name] for name in key)
     namespace = f"pgsluice.{avro_name(table_schema)}.{avro_name(table_name)}"
-    properties = {column.name: _properties(column) for column in columns}
+    size = sum(len(label) for column in columns for label in column.labels)
+    properties = {c.name: _properties(c, labelled=size <= _LABELS_SIZE) for c in columns}
     return TableSchema(
         schema=table_schema,
         table=table_name,
@@ -229,7 +234,7 @@ def _avro_type(field: Field, namespace: str) -> str | dict[str, Any]:
     return avro
 
 
-def _properties(column: ColumnLike) -> dict[str, Any]:
+def _properties(column: ColumnLike, *, labelled: bool) -> dict[str, Any]:
     """Return the properties beside the type that let a consumer follow changes of the columns."""
     found: dict[str, Any] = {"pg_type": column.type_name}
     if column.attnum:
@@ -238,6 +243,8 @@ def _properties(column: ColumnLike) -> dict[str, Any]:
         found["pg_missing"] = column.missing
     if column.computed:
         found["pg_computed"] = True
+    if labelled and column.labels:
+        found["pg_labels"] = list(column.labels)
     return found
 
 

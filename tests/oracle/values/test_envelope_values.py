@@ -364,6 +364,17 @@ def test_a_value_of_postgresqls_that_avro_cannot_hold_is_refused(
         read_back(schema, row[0])
 
 
+def test_labels_of_an_enum_are_in_the_order_of_the_enum(server: Connection) -> None:
+    server.execute(
+        "CREATE TYPE pg_temp.mood AS ENUM ('sad', 'ok'); ALTER TYPE pg_temp.mood ADD VALUE 'a''b' BEFORE"
+        " 'ok'; CREATE DOMAIN pg_temp.feeling AS pg_temp.mood"
+    )
+    for name in ("mood", "feeling", "mood[]", "feeling[]"):
+        value = schema_of(server, f"pg_temp.{name}", NATIVE).value_schema
+        (field,) = value["fields"][0]["type"][1]["fields"]
+        assert field["pg_labels"] == ["sad", "a'b", "ok"], name
+
+
 EQUALITY = {
     "numeric": "0 0.00 1 1.0 1.00 10 100 100.0 -1.5 -1.50 NaN Infinity -Infinity 1e10 1e-10",
     "float8": "0 -0 1 NaN Infinity -Infinity 0.1 0.10 1e300 1e22",

@@ -33,6 +33,7 @@ class EnvelopeColumn:
     missing: str | None = None
     computed: bool = False
     element: Element | None = None
+    labels: tuple[str, ...] = ()
 
 
 def column(

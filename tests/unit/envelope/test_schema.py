@@ -238,6 +238,27 @@ def test_a_type_with_parts_is_text_in_a_key(choice: str) -> None:
     assert value_fields(whole.value_schema)[0]["type"][1] == avro_of(nested, NATIVE)
 
 
+def test_a_field_of_an_enum_has_its_labels() -> None:
+    mood = replace(column("c", (65_000, "mood"), typtype="e"), labels=("sad", "so so"))
+
+    (field,) = value_fields(describe("public", "t", [mood]).value_schema)
+    keyed = describe("public", "t", [mood], ("c",))
+
+    assert field["type"] == ["null", "string"]
+    assert field["pg_labels"] == ["sad", "so so"]
+    assert keyed.key_schema is not None
+    assert keyed.key_schema["fields"] == [{"name": "c", "type": "string"}]
+
+
+def test_a_schema_leaves_out_labels_that_would_make_it_large() -> None:
+    fits = replace(column("a", (65_000, "mood")), labels=("x" * 32, "y" * 32))
+    more = [replace(fits, name=f"c{number}") for number in range(1024)]
+
+    assert all("pg_labels" in f for f in value_fields(describe("s", "t", more).value_schema))
+    large = describe("s", "t", [*more, replace(fits, labels=("z",))]).value_schema
+    assert not any("pg_labels" in field for field in value_fields(large))
+
+
 def test_a_type_without_a_setting_is_carried_in_one_way() -> None:
     assert not has_choice(column("c", INT4))
     assert avro_of(column("c", INT4), TypesTable(columns={"public.t.c": "text"})) == "int"
