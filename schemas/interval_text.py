@@ -30,6 +30,8 @@ def interval_parts(text: bytes) -> tuple[int, int, int]:
     whole = (int(hours or 0) * 60 + int(minutes or 0)) * 60 + int(seconds or 0)
     usecs = whole * 1_000_000 + int((fraction or b"").ljust(6, b"0"))
     parts = months, int(days or 0), -usecs if sign == b"-" else usecs
-    if not all(-(2**bits) <= part < 2**bits for part, bits in zip(parts, (31, 31, 63), strict=True)):
+    if not all(
+        -(2**bits) <= part < 2**bits for part, bits in zip(parts, (31, 31, 63), strict=True)
+    ):
         raise ValueError("an interval out of PostgreSQL's range")
     return parts

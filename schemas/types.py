@@ -39,7 +39,7 @@ class ColumnType:
 
     Attributes:
         conversion: Name of the conversion from PostgreSQL's text to the Avro value.
-        avro: Avro's primitive type, ``array`` or ``record``.
+        avro: Avro's primitive type, ``array``, ``map`` or ``record``.
         spark: Type of the Spark job's column, as ``simpleString`` writes it; a ``decimal`` has
             precision and scale besides, and types of several values have those of each.
         names: Names as ``format_type`` prints them without modifiers, and OIDs.
@@ -79,7 +79,7 @@ class ColumnType:
     @property
     def nested(self) -> bool:
         """Whether a value has parts. Then it is text in a key: consumers compare keys by ``=``."""
-        return self.array or self.record != ""
+        return self.avro in ("array", "map", "record")
 
     @property
     def avro_type(self) -> str | dict[str, Any]:
@@ -125,8 +125,12 @@ def _by_oid() -> Mapping[int, list[ColumnType]]:
 
 
 _BY_OID: Final = _by_oid()
-_NAMED: Final = {(entry.spark, name): entry for entry in reversed(TYPES) for name in entry.names}
-_OF_EXTENSIONS: Final = {name: entry for entry in reversed(TYPES) for name in entry.extension}
+_NAMED: Final = {
+    (entry.spark, name): entry
+    for entry in reversed(TYPES)
+    for name in (*entry.names, *entry.extension)
+}
+_OF_EXTENSIONS: Final = [(name, entry) for entry in TYPES for name in entry.extension]
 _OF_SPARK: Final = {entry.spark: entry for entry in reversed(TYPES)} | {_OTHER.spark: _OTHER}
 
 _FIELD: Final = "(?:year|month|day|hour|minute|second)"
@@ -161,7 +165,11 @@ def of_column(
     for entry in _BY_OID.get(oid, ()):
         if (decimal or not entry.decimal) and (not entry.choice or entry.choice in native):
             return entry
-    return _of_extension(extension) or _OTHER
+    name = _extension_name(extension)
+    for known, entry in _OF_EXTENSIONS:
+        if known == name and (not entry.choice or entry.choice in native):
+            return entry
+    return _OTHER
 
 
 def of_spark(spark: str, name: str) -> ColumnType:
@@ -176,11 +184,11 @@ def of_spark(spark: str, name: str) -> ColumnType:
     if spark.startswith(f"{ARRAY.spark}<"):
         return ARRAY
     spark, plain = re.split("[(<]", spark, maxsplit=1)[0], _MODIFIERS.sub("", name)
-    if (found := _NAMED.get((spark, plain))) is not None:
-        return found
-    found = _of_extension(plain)
-    return found if found is not None and found.spark == spark else _OF_SPARK.get(spark, _OTHER)
+    found = _NAMED.get((spark, plain)) or _NAMED.get((spark, _extension_name(name)))
+    return found or _OF_SPARK.get(spark, _OTHER)
 
 
-def _of_extension(name: str) -> ColumnType | None:
-    return _OF_EXTENSIONS.get(_MODIFIERS.sub("", name).rpartition(".")[2])
+def _extension_name(name: str) -> str:
+    """Return the name of an extension's type without its schema, which is any; else ``""``."""
+    plain = _MODIFIERS.sub("", name).rpartition(".")[2]
+    return plain if any(plain == known for known, _ in _OF_EXTENSIONS) else ""

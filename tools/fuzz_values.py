@@ -29,7 +29,14 @@ ODD: Final = (
     *(b"9223372036854775807", b"-9223372036854775808", b"9223372036854775808", b"9" * 40),
     *(b"0044-03-15 BC", b"10000-01-01", b"2024-02-30", b"2023-02-29", b"0000-01-01", b"2024-1-1"),
     *(b"{}", b"{1,2", b"{1}2}", b"{1,,2}", b'{"1}', b'{"1"x}', b"{1\\,2}", b"{1,}", b"{{1},{2}}"),
-    *(b"1 day ", b"1 day 1 mon", b"1 week", b"9999999999 years", b"2562047789:00:00", b"1 mons2 days"),
+    *(
+        b"1 day ",
+        b"1 day 1 mon",
+        b"1 week",
+        b"9999999999 years",
+        b"2562047789:00:00",
+        b"1 mons2 days",
+    ),
     *(b"24:00:00.0", b"12:00", b"12:00:60", b"12:00:00.1234567", b"12:00:00+00", b"-12:00:00"),
     *(b"2024-02-29 24:00:00", b"2024-02-29 23:59:60", b"2024-02-29 12:00:00.1234567"),
     *(b"2024-02-29 12:00:00+01", b"2024-02-29 12:00:00.5+05:30", b"294276-12-31 23:59:59.999999"),
@@ -92,7 +99,9 @@ def _range(kind: str) -> _Draw:
 
     def draw(pick: random.Random) -> bytes:
         texts = [pick.choice((b"", b"infinity", bound(pick), bound(pick))) for _ in range(2)]
-        texts = [b'"' + text + b'"' if b" " in text or pick.random() < 0.1 else text for text in texts]
+        texts = [
+            b'"' + text + b'"' if b" " in text or pick.random() < 0.1 else text for text in texts
+        ]
         text = pick.choice((b"[", b"(")) + b",".join(texts) + pick.choice((b"]", b")"))
         return pick.choice((*(text,) * 9, b"empty", text[1:], text[:-1], b"[(1,2)", b'["1""",2]'))
 

@@ -217,6 +217,8 @@ def _avro_type(field: Field, namespace: str) -> str | dict[str, Any]:
     avro = field.type.avro_type
     if field.type.array and field.item is not None:
         return {"type": avro, "items": ["null", _avro_type(field.item, namespace)]}
+    if field.type.avro == "map":
+        return {"type": avro, "values": ["null", "string"]}
     if field.type.record:
         return {
             "type": avro,

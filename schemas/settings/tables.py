@@ -232,6 +232,9 @@ class TypesTable:
     ranges: TypeMode = "text"
     """The built-in ranges as Avro records of two bounds, or as text."""
 
+    hstore: TypeMode = "text"
+    """`hstore` as an Avro map of nullable texts, or as text."""
+
     columns: Mapping[str, TypeMode] = field(default_factory=dict, hash=False)
     """Single columns that differ from the above: from `schema.table.column` to `native` or
     `text`."""

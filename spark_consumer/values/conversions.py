@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
 from schemas.array_text import array_items
+from schemas.hstore_text import hstore_pairs
 from schemas.interval_text import interval_parts
 from schemas.range_text import range_bounds
 from schemas.types import TYPES, of_spark
@@ -187,6 +188,19 @@ def _range_literal(bound: Conversion, text: str, kind: DataType) -> Expr:
     return F.struct(*bounds, *map(F.lit, (*flags, found is None))).cast(kind)
 
 
+def _hstore_literal(text: str, kind: DataType) -> Expr:
+    pairs = hstore_pairs(text.encode())
+    if len(pairs) > MOST_LITERALS:
+        raise ValueError(f"an hstore of more than {MOST_LITERALS:,} pairs")
+    sides = (
+        [None if one is None else one.decode() for one in side] for side in zip(*pairs, strict=True)
+    )
+    keys, values = (
+        (F.array(*map(F.lit, side)) for side in sides) if pairs else (F.array(), F.array())
+    )
+    return F.map_from_arrays(keys, values).cast(kind)
+
+
 def _interval_literal(text: str, kind: DataType) -> Expr:
     months, days, usecs = interval_parts(text.encode())
     parts = f"'months', {months}, 'days', {days}, 'microseconds', CAST('{usecs}' AS BIGINT)"
@@ -246,7 +260,26 @@ def _range_text(bound: Callable[[str], str], value: str) -> str:
 
 def _bound_text(text: str) -> str:
     """Return SQL of a bound in a range: of what bounds print, only blanks need quotes."""
-    return f"coalesce(IF(contains({text}, ' '), concat('\"', {text}, '\"'), {text}), '')"
+    return f"coalesce(regexp_replace({text}, '^(.* .*)$', '\"$1\"'), '')"
+
+
+def _hstore_text(value: str) -> str:
+    """Return SQL of an hstore's text, whose keys are in order of their lengths, then their bytes.
+
+    A map that was decoded from Avro has them in any order.
+    """
+    pairs = (
+        f"array_sort(transform(map_entries({value}), one -> struct(octet_length(one.key) AS size,"
+        " one.key AS key, one.value AS value)))"
+    )
+    shown = (
+        f"concat({_quoted_text('one.key')}, '=>', coalesce({_quoted_text('one.value')}, 'NULL'))"
+    )
+    return f"array_join(transform({pairs}, one -> {shown}), ', ')"
+
+
+def _quoted_text(text: str) -> str:
+    return rf"""concat('"', regexp_replace({text}, r'(["\\])', r'\\$1'), '"')"""
 
 
 def clock_sql(value: str) -> str:
@@ -334,7 +367,8 @@ CONVERSIONS: Final[Mapping[str, Conversion]] = {
     "timestamptz": Conversion(_timestamp_literal, _timestamptz_text),
     "time": Conversion(_cast, _as_string),
     "interval": Conversion(_interval_literal, _interval_text),
+    "hstore": Conversion(_hstore_literal, _hstore_text),
     "text": Conversion(_cast, _as_string),
 }
-"""Conversions by name in schemas/types.toml, without those of arrays and ranges. Floats are an exception: Java
-formats them differently than the server."""
+"""Conversions by name in schemas/types.toml, without those of arrays and ranges. Floats are an
+exception: Java formats them differently than the server."""

@@ -13,7 +13,7 @@ extra_float_digits 1 or more, as the gateway's sessions set them.
 from __future__ import annotations
 
 from binascii import unhexlify
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Context, Decimal, InvalidOperation
 from functools import partial
 from struct import Struct
@@ -29,6 +29,7 @@ from gateway.pgtypes.datetimes.iso import (
     parse_timestamptz,
 )
 from schemas.array_text import NotPlainError, array_items
+from schemas.hstore_text import hstore_pairs
 from schemas.interval_text import interval_parts
 from schemas.range_text import range_bounds
 from schemas.types import MOST_ITEMS
@@ -41,6 +42,7 @@ __all__ = [
     "EPOCH_SHIFT_US",
     "UncarriedError",
     "avro_date",
+    "avro_hstore",
     "avro_interval",
     "avro_time",
     "avro_timestamp",
@@ -124,6 +126,18 @@ def avro_interval(text: bytes) -> tuple[int, int, int]:
     return interval_parts(text)
 
 
+def avro_hstore(text: bytes) -> list[tuple[bytes, bytes | None]]:
+    """Keys and values in the order of the text.
+
+    Raises:
+        UncarriedError: there are more than readers accept.
+    """
+    pairs = hstore_pairs(text)
+    if len(pairs) > MOST_ITEMS:
+        raise UncarriedError(f"an hstore has more than {MOST_ITEMS:,} pairs, which readers refuse")
+    return pairs
+
+
 def unscaled_decimal(text: bytes, precision: int, scale: int) -> int:
     """The integer that, divided by 10**scale, is the number `text`.
 
@@ -179,6 +193,7 @@ CONVERSIONS: Final[Mapping[str, Callable[[bytes], Any]]] = {
     "timestamptz": avro_timestamptz,
     "time": avro_time,
     "interval": avro_interval,
+    "hstore": avro_hstore,
     "text": _text,
 }
 """Conversions of text to values of Avro types, by name in schemas/types.toml; decimal, array
@@ -187,6 +202,16 @@ and range depend on more than the text."""
 
 def _write_boolean(value: bool) -> bytes:
     return b"\x01" if value else b"\x00"
+
+
+def _write_pairs(pairs: Sequence[tuple[bytes, bytes | None]]) -> bytes:
+    if not pairs:
+        return b"\x00"
+    encoded = (
+        encode_bytes(key) + (b"\x00" if value is None else b"\x02" + encode_bytes(value))
+        for key, value in pairs
+    )
+    return encode_long(len(pairs)) + b"".join(encoded) + b"\x00"
 
 
 def _write_numbers(values: Iterable[int]) -> bytes:
@@ -202,8 +227,9 @@ _WRITERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
     "bytes": encode_bytes,
     "string": encode_bytes,
     "record": _write_numbers,
+    "map": _write_pairs,
 }
-"""Binary encoders of Avro's primitive types, and of a record of numbers."""
+"""Binary encoders of Avro's primitive types, of a record of numbers, and of a map of texts."""
 
 
 def value_encoder(field: Field) -> ValueEncoder:

@@ -57,7 +57,9 @@ def schema_of(server: Connection, type_name: str, types: TypesTable = DEFAULT) -
     assert table is not None
     server.execute("DROP TABLE probe")
     # Arrays and records in a key are text.
-    return describe("public", "probe", table.columns, None if types is NATIVE else ("v",), types=types)
+    return describe(
+        "public", "probe", table.columns, None if types is NATIVE else ("v",), types=types
+    )
 
 
 def plain(avro: Any) -> Any:
@@ -195,8 +197,9 @@ CASES = [
     ("interval", f"VALUES {INTERVALS}", PARTS.format("v")),
     (
         "interval",
-        "SELECT make_interval(months => (random() * 60 - 30)::int, days => (random() * 60 - 30)::int,"
-        " secs => ((random() - 0.5) * 1e6)::numeric(9,2)) FROM generate_series(1, 300)",
+        "SELECT make_interval(months => (random() * 60 - 30)::int,"
+        " days => (random() * 60 - 30)::int, secs => ((random() - 0.5) * 1e6)::numeric(9,2))"
+        " FROM generate_series(1, 300)",
         PARTS.format("v"),
     ),
     (
@@ -221,12 +224,12 @@ CASES = [
     ("numeric[]", "VALUES ('{NaN,1.00,NULL}')", "v::text[]"),
     ("box[]", "VALUES ('{(1,1),(0,0);(2,2),(1,1)}')", "v::text"),
     ("int2vector", "VALUES ('1 2 3')", "v::text"),
-    ("int4range", "VALUES ('[1,5)'), ('empty'), ('(,)'), ('[,7]'), (NULL)", of_range("{}(v)")),
+    ("int4range", "VALUES ('[1,5)'), ('empty'), ('(,)'), ('[,7]')", of_range("{}(v)")),
     ("int8range", f"VALUES ('[{-(2**63)},{2**63 - 1})')", of_range("{}(v)")),
     ("numrange", "VALUES ('(1.50,2]'), ('[-1e30,)'), ('(-Infinity,NaN)')", of_range("{}(v)::text")),
     (
         "daterange",
-        "SELECT daterange(d, d + (random() * 99)::int) FROM generate_series(1, 99),"
+        "SELECT daterange(d, d + (random() * 99)::int) FROM generate_series(1, 99) AS g,"
         " LATERAL (SELECT date '0001-01-01' - 999 + (random() * 99999)::int + 0 * g) AS r(d)",
         of_range("{}(v) - date '1970-01-01'"),
     ),
@@ -366,9 +369,10 @@ def test_a_value_of_postgresqls_that_avro_cannot_hold_is_refused(
 
 def test_labels_of_an_enum_are_in_the_order_of_the_enum(server: Connection) -> None:
     server.execute(
-        "CREATE TYPE pg_temp.mood AS ENUM ('sad', 'ok'); ALTER TYPE pg_temp.mood ADD VALUE 'a''b' BEFORE"
-        " 'ok'; CREATE DOMAIN pg_temp.feeling AS pg_temp.mood"
+        "CREATE TYPE pg_temp.mood AS ENUM ('sad', 'ok');"
+        "CREATE DOMAIN pg_temp.feeling AS pg_temp.mood"
     )
+    server.execute("ALTER TYPE pg_temp.mood ADD VALUE 'a''b' BEFORE 'ok'")
     for name in ("mood", "feeling", "mood[]", "feeling[]"):
         value = schema_of(server, f"pg_temp.{name}", NATIVE).value_schema
         (field,) = value["fields"][0]["type"][1]["fields"]

@@ -53,6 +53,7 @@ VALUES |= {
     "numrange": ("(-1.50,2]",),
     "daterange": ("[2024-02-29,infinity)", '["0044-03-15 BC",)'),
     "tsrange": ('["2024-02-29 00:00:00",infinity]', '(,"2024-02-29 12:00:00.5")'),
+    "public.hstore": ("", '"a"=>"1", "bb"=>NULL', '""=>"", "b"=>"x\\"y\\\\", "é"=>"NULL"'),
     "tstzrange": ('["2024-02-29 00:00:00+00","2024-03-01 00:00:00+00")',),
 }
 
@@ -65,7 +66,10 @@ def test_columns_become_what_the_table_says(spark: SparkSession) -> None:
             column(f"c{number}", (1007, "integer[]")), element=Element(23, -1, "integer", "b")
         )
         if entry.array
-        else column(f"c{number}", (next(iter(entry.names.values()), 65_000), "a type"))
+        else column(
+            f"c{number}",
+            (next(iter(entry.names.values()), 65_000), next(iter(entry.extension), "a type")),
+        )
         for number, entry in enumerate(TYPES)
     ]
     types = TypesTable(
@@ -85,7 +89,7 @@ def test_what_postgresql_prints_is_read_and_printed_again(spark: SparkSession) -
     columns = [
         numeric(f"c{number}", 10, 2)
         if name.startswith("numeric(")
-        else column(f"c{number}", (OIDS[name], name))
+        else column(f"c{number}", (OIDS.get(name, 65_000), name))
         for number, name in enumerate(VALUES)
     ]
     decoded = row_type(spark, describe("public", "t", columns, types=NATIVE).value_schema)

@@ -186,7 +186,7 @@ def test_random_values_come_back_as_the_server_has_them(
         assert kinds["time[]"] == kinds["hour[]"] == kinds["mood[]"] == "array<string>"
         assert kinds["interval[]"] == "array<struct<months:int,days:int,microseconds:bigint>>"
         flags = "lower_inclusive:boolean,upper_inclusive:boolean,empty:boolean"
-        assert kinds["int4range"] == f"struct<lower:int,upper:int,{flags}>"
+        assert kinds["int4range[]"] == f"array<struct<lower:int,upper:int,{flags}>>"
         assert kinds["tsrange[]"].startswith("array<struct<lower:timestamp_ntz,")
         assert kinds["int4multirange[]"] == "array<string>"
         assert kinds["box[]"] == "string"

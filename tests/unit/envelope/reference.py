@@ -15,6 +15,7 @@ import fastavro
 
 from gateway.envelope.encoding.conversions import (
     avro_date,
+    avro_hstore,
     avro_interval,
     avro_time,
     avro_timestamp,
@@ -59,6 +60,9 @@ def python_value(field: Field, value: ColumnValue) -> object:
             return bytes.fromhex(value.decode().removeprefix("\\x"))
         case "string", _:
             return value.decode()
+        case "map", _:
+            pairs = ((key.decode(), one) for key, one in avro_hstore(value))
+            return {key: None if one is None else one.decode() for key, one in pairs}
         case "record", _:
             return dict(zip(field.type.fields, avro_interval(value), strict=True))
         case other:

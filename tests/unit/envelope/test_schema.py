@@ -115,6 +115,7 @@ CHOSEN = {
     "time": column("c", (1083, "time without time zone")),
     "interval": column("c", (1186, "interval")),
     "ranges": column("c", (3904, "int4range")),
+    "hstore": column("c", (65_000, '"of extensions".hstore')),
     "arrays": replace(column("c", (1007, "integer[]")), element=Element(23, -1, "integer", "b")),
 }
 
@@ -141,6 +142,9 @@ def test_a_type_becomes_a_string_where_its_setting_or_its_columns_says_so(choice
     assert avro_of(column_, replace(as_native, columns={"public.t.d": "text"})) == native
     assert avro_of(column_, replace(as_text, columns={"public.t.c": "native"})) == native
     assert has_choice(column_)
+
+
+NATIVE = TypesTable(**dict.fromkeys(TYPE_CHOICES, "native"))
 
 
 @pytest.mark.parametrize(
@@ -224,7 +228,26 @@ def test_bounds_of_a_range_may_be_null_and_are_what_their_own_type_is(
     }
 
 
-@pytest.mark.parametrize("choice", ["arrays", "interval", "ranges"])
+def test_an_hstore_is_a_map_of_texts_that_may_be_null() -> None:
+    assert avro_of(CHOSEN["hstore"], NATIVE) == {"type": "map", "values": ["null", "string"]}
+
+
+@pytest.mark.parametrize(
+    "column_",
+    [
+        column("c", (65_000, "public.hstore"), typtype="c"),
+        column("c", (65_000, "public.hstore"), typtype="d"),
+        column("c", (65_000, "public.hstores")),
+        column("c", (65_000, "hstore.other")),
+    ],
+)
+def test_a_type_that_has_the_name_of_an_extensions_only_in_part_is_text(
+    column_: EnvelopeColumn,
+) -> None:
+    assert avro_of(column_, NATIVE) == "string"
+
+
+@pytest.mark.parametrize("choice", ["arrays", "interval", "ranges", "hstore"])
 def test_a_type_with_parts_is_text_in_a_key(choice: str) -> None:
     nested = CHOSEN[choice]
 

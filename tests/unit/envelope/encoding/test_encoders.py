@@ -176,7 +176,7 @@ def test_nan_in_a_decimal_names_column_and_setting() -> None:
 
 
 CLOCK = (1083, "time without time zone")
-NATIVE = TypesTable(time="native", interval="native", ranges="native")
+NATIVE = TypesTable(time="native", interval="native", ranges="native", hstore="native")
 
 
 @pytest.mark.parametrize("text", [b"00:00:00", b"12:34:56.7", b"23:59:59.999999"])
@@ -215,6 +215,14 @@ def test_a_bound_that_cannot_be_carried_names_its_column() -> None:
         encode_one(column("c", (3908, "tsrange")), late, NATIVE)
 
 
+@pytest.mark.parametrize(
+    ("text", "pairs"),
+    [(b"", {}), (b'"a"=>"1", "b c"=>NULL', {"a": "1", "b c": None})],
+)
+def test_an_hstore_is_its_pairs_where_that_is_wanted(text: bytes, pairs: dict[str, str]) -> None:
+    assert encode_one(column("c", (65_000, "public.hstore")), text, NATIVE) == pairs
+
+
 INTERVAL = (1186, "interval")
 
 
@@ -226,7 +234,9 @@ def test_an_interval_is_its_parts_where_that_is_wanted() -> None:
 
 def test_an_infinite_interval_is_carried_as_text_only() -> None:
     assert encode_one(column("c", INTERVAL), b"-infinity") == "-infinity"
-    with pytest.raises(ValueFormatError, match=r"public\.t, column c: an infinite interval") as caught:
+    with pytest.raises(
+        ValueFormatError, match=r"public\.t, column c: an infinite interval"
+    ) as caught:
         encode_one(column("c", INTERVAL), b"-infinity", NATIVE)
     assert caught.value.hint is not None
     assert '[types.columns] "public.t.c" = "text"' in caught.value.hint

@@ -64,7 +64,7 @@ def test_an_entry_is_found_by_oid_and_by_name(entry: ColumnType) -> None:
     modifier = column_of(entry).type_modifier
     found = {of_column(o, native=native, modifier=modifier) for o in entry.names.values()}
     assert found <= {entry}
-    assert {of_column(65_000, f"s.{name}") for name in entry.extension} <= {entry}
+    assert {of_column(65_000, f"s.{name}", native=native) for name in entry.extension} <= {entry}
     assert {of_spark(entry.spark, name) for name in (*entry.names, *entry.extension)} <= {entry}
 
 
