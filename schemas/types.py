@@ -52,6 +52,7 @@ class ColumnType:
         record: Name of the Avro record; empty for other types.
         fields: Avro types of the record's fields; that of a ``bound`` is nullable and follows from
             the range.
+        items: Avro type of the items of an array that are the same for all columns; else empty.
         bounds: Names of the types of ranges' bounds, by the name of the range.
         key: Name of the canonical form of a key column.
         label: Name of the family in docs/types.md.
@@ -70,6 +71,7 @@ class ColumnType:
     array: bool = False
     record: str = ""
     fields: Mapping[str, str] = field(default_factory=dict)
+    items: str = ""
     bounds: Mapping[str, str] = field(default_factory=dict)
     key: str = "text"
     label: str = ""
@@ -131,7 +133,7 @@ _NAMED: Final = {
     for name in (*entry.names, *entry.extension)
 }
 _OF_EXTENSIONS: Final = [(name, entry) for entry in TYPES for name in entry.extension]
-_OF_SPARK: Final = {entry.spark: entry for entry in reversed(TYPES)} | {_OTHER.spark: _OTHER}
+_OF_SPARK: Final = {entry.spark: entry for entry in (*reversed(TYPES), ARRAY, _OTHER)}
 
 _FIELD: Final = "(?:year|month|day|hour|minute|second)"
 _MODIFIERS: Final = re.compile(rf"\([^)]*\)| {_FIELD}(?: to {_FIELD})?(?=[(\[]|$)")
@@ -181,8 +183,6 @@ def of_spark(spark: str, name: str) -> ColumnType:
             under it, and a column can be wider than its type: then the first entry with the type
             `spark` counts.
     """
-    if spark.startswith(f"{ARRAY.spark}<"):
-        return ARRAY
     spark, plain = re.split("[(<]", spark, maxsplit=1)[0], _MODIFIERS.sub("", name)
     found = _NAMED.get((spark, plain)) or _NAMED.get((spark, _extension_name(name)))
     return found or _OF_SPARK.get(spark, _OTHER)

@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 _TYPES: Final = TypesTable()
+_ARRAYS: Final = {f"{one}s": {"type": "array", "items": one} for one in ("int", "float")}
 _LABELS_SIZE: Final = 64 * 1024
 """Characters of labels up to which a schema names them; consumers and registries bound schemas."""
 
@@ -217,6 +218,8 @@ def _avro_type(field: Field, namespace: str) -> str | dict[str, Any]:
     avro = field.type.avro_type
     if field.type.array and field.item is not None:
         return {"type": avro, "items": ["null", _avro_type(field.item, namespace)]}
+    if field.type.items:
+        return {"type": avro, "items": field.type.items}
     if field.type.avro == "map":
         return {"type": avro, "values": ["null", "string"]}
     if field.type.record:
@@ -225,7 +228,7 @@ def _avro_type(field: Field, namespace: str) -> str | dict[str, Any]:
             "name": field.type.record,
             "namespace": namespace,
             "fields": [
-                {"name": name, "type": kind}
+                {"name": name, "type": _ARRAYS.get(kind, kind)}
                 if field.item is None or kind != "bound"
                 else {"name": name, "type": ["null", _avro_type(field.item, namespace)]}
                 for name, kind in field.type.fields.items()

@@ -235,6 +235,10 @@ class TypesTable:
     hstore: TypeMode = "text"
     """`hstore` as an Avro map of nullable texts, or as text."""
 
+    vectors: TypeMode = "text"
+    """pgvector's `vector`, `halfvec` as Avro arrays of `float` and `sparsevec` as a record, or as
+    text."""
+
     columns: Mapping[str, TypeMode] = field(default_factory=dict, hash=False)
     """Single columns that differ from the above: from `schema.table.column` to `native` or
     `text`."""

@@ -25,6 +25,7 @@ from schemas.hstore_text import hstore_pairs
 from schemas.interval_text import interval_parts
 from schemas.range_text import range_bounds
 from schemas.types import TYPES, of_spark
+from schemas.vector_text import sparsevec_parts, vector_items
 
 __all__ = [
     "CONVERSIONS",
@@ -36,6 +37,7 @@ __all__ = [
     "literal",
     "micros",
     "printed_sql",
+    "sparsevec_text",
 ]
 
 _DATE: Final = r"(\d{4,})-(\d\d)-(\d\d)"
@@ -48,6 +50,7 @@ _IS_BYTES: Final = re.compile(r"\\x((?:[0-9a-f]{2})*)", re.ASCII)
 _DATE_INFINITIES: Final = {"infinity": 2**31 - 1, "-infinity": -(2**31)}
 _TIMESTAMP_INFINITIES: Final = {"infinity": 2**63 - 1, "-infinity": -(2**63)}
 _OF_RANGES: Final = next(list(entry.fields) for entry in TYPES if entry.bounds)
+_OF_SPARSE_VECTORS: Final = next(list(e.fields) for e in TYPES if e.conversion == "sparsevec")
 _DAY_US: Final = 86_400_000_000
 _HOUR_US: Final = 3_600_000_000
 
@@ -95,13 +98,16 @@ def _of(field: StructField) -> Conversion:
 
 
 def _conversion(kind: DataType, name: str) -> Conversion:
-    if isinstance(kind, ArrayType):
+    entry = of_spark(kind.simpleString(), name)
+    if isinstance(kind, ArrayType) and entry.array:
         item = _conversion(kind.elementType, name.removesuffix("[]"))
         return Conversion(partial(_array_literal, item), partial(array_text, item.text))
     if isinstance(kind, StructType) and kind.names == _OF_RANGES:
         bound = _conversion(kind["lower"].dataType, "")
         return Conversion(partial(_range_literal, bound), partial(_range_text, bound.text))
-    return CONVERSIONS[of_spark(kind.simpleString(), name).conversion]
+    if isinstance(kind, StructType) and kind.names == _OF_SPARSE_VECTORS:
+        return CONVERSIONS["sparsevec"]
+    return CONVERSIONS[entry.conversion]
 
 
 def days(text: str) -> int:
@@ -201,6 +207,21 @@ def _hstore_literal(text: str, kind: DataType) -> Expr:
     return F.map_from_arrays(keys, values).cast(kind)
 
 
+def _vector_literal(text: str, kind: DataType) -> Expr:
+    items = vector_items(text.encode())
+    if len(items) > MOST_LITERALS:
+        raise ValueError(f"a vector of more than {MOST_LITERALS:,} dimensions")
+    return F.array(*(F.lit(float(item)) for item in items)).cast(kind)
+
+
+def _sparsevec_literal(text: str, kind: DataType) -> Expr:
+    dimensions, indices, values = sparsevec_parts(text.encode())
+    if len(indices) > MOST_LITERALS:
+        raise ValueError(f"a sparse vector of more than {MOST_LITERALS:,} values")
+    listed = (F.array(*map(F.lit, indices)), F.array(*(F.lit(float(one)) for one in values)))
+    return F.struct(F.lit(dimensions), *listed).cast(kind)
+
+
 def _interval_literal(text: str, kind: DataType) -> Expr:
     months, days, usecs = interval_parts(text.encode())
     parts = f"'months', {months}, 'days', {days}, 'microseconds', CAST('{usecs}' AS BIGINT)"
@@ -276,6 +297,17 @@ def _hstore_text(value: str) -> str:
         f"concat({_quoted_text('one.key')}, '=>', coalesce({_quoted_text('one.value')}, 'NULL'))"
     )
     return f"array_join(transform({pairs}, one -> {shown}), ', ')"
+
+
+def _vector_text(value: str) -> str:
+    return f"concat('[', array_join({value}, ','), ']')"
+
+
+def sparsevec_text(item: Callable[[str], str], value: str) -> str:
+    """Return Spark SQL of a sparse vector's text; `item` returns that of the text of a value."""
+    pair = f"concat(one.indices, ':', {item('one.values')})"
+    pairs = f"transform(arrays_zip({value}.indices, {value}.values), one -> {pair})"
+    return f"concat('{{', array_join({pairs}, ','), '}}/', {value}.dimensions)"
 
 
 def _quoted_text(text: str) -> str:
@@ -368,6 +400,8 @@ CONVERSIONS: Final[Mapping[str, Conversion]] = {
     "time": Conversion(_cast, _as_string),
     "interval": Conversion(_interval_literal, _interval_text),
     "hstore": Conversion(_hstore_literal, _hstore_text),
+    "vector": Conversion(_vector_literal, _vector_text),
+    "sparsevec": Conversion(_sparsevec_literal, partial(sparsevec_text, _as_string)),
     "text": Conversion(_cast, _as_string),
 }
 """Conversions by name in schemas/types.toml, without those of arrays and ranges. Floats are an

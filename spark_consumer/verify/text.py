@@ -16,11 +16,12 @@ from typing import Final, TypeAlias
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructField
+from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructField, StructType
 
 from schemas.array_text import NotPlainError, array_items
+from schemas.vector_text import sparsevec_parts, vector_items
 from spark_consumer.names import quoted
-from spark_consumer.values.conversions import array_text, printed_sql
+from spark_consumer.values.conversions import array_text, printed_sql, sparsevec_text
 
 __all__ = ["Row", "digest", "mark", "marks", "plain_text", "row_digest_sql", "shown", "value_text"]
 
@@ -39,8 +40,13 @@ def value_text(text: str, kind: DataType) -> str:
         case DoubleType():
             (bits,) = struct.unpack(">q", struct.pack(">d", float(text)))
             return str(bits)
-        case ArrayType(elementType=FloatType() | DoubleType() as item):
+        case ArrayType(elementType=item) if _bits_sql(item) is not None:
             return _each(text, partial(value_text, kind=item))
+        case StructType(names=["dimensions", "indices", "values"]):
+            dimensions, indices, values = sparsevec_parts(text.encode())
+            numbers = (value_text(one.decode(), FloatType()) for one in values)
+            pairs = (f"{index}:{number}" for index, number in zip(indices, numbers, strict=True))
+            return f"{{{','.join(pairs)}}}/{dimensions}"
     return text
 
 
@@ -50,11 +56,15 @@ def _each(array: str, convert: Callable[[str], str]) -> str:
     An array that no table can hold stays as it is, so equals no array of a table: the source may
     have one that was not published.
     """
+    if array[-1:] == "]":  # a vector's
+        return f"{{{','.join(convert(one.decode()) for one in vector_items(array.encode()))}}}"
     try:
         items = [None if one is None else one.decode() for one in array_items(array.encode())]
     except NotPlainError:
         return array
-    return f"{{{','.join('NULL' if one is None else convert(one) for one in items)}}}"
+    texts = ("NULL" if one is None else convert(one) for one in items)
+    quoted_texts = (f'"{text}"' if text[0] == "{" else text for text in texts)
+    return f"{{{','.join(quoted_texts)}}}"
 
 
 def plain_text(text: str, kind: DataType) -> str:
@@ -132,12 +142,21 @@ def _bits(value: str, java: str, method: str) -> str:
 
 def text_sql(value: str, field: StructField) -> str:
     """Return Spark SQL of the text of a column's value."""
-    match field.dataType:
-        case FloatType() | DoubleType() as kind:
-            return _bits_of(kind, value)
-        case ArrayType(elementType=FloatType() | DoubleType() as item):
-            return array_text(partial(_bits_of, item), value)
-    return printed_sql(value, field)
+    bits = _bits_sql(field.dataType)
+    return printed_sql(value, field) if bits is None else bits(value)
+
+
+def _bits_sql(kind: DataType) -> Callable[[str], str] | None:
+    """Return the function from SQL to that of the bits of its numbers, if it has such numbers."""
+    match kind:
+        case FloatType() | DoubleType():
+            return partial(_bits_of, kind)
+        case ArrayType(elementType=item):
+            bits = _bits_sql(item)
+            return None if bits is None else partial(array_text, bits)
+        case StructType(names=["dimensions", "indices", "values"]):
+            return partial(sparsevec_text, partial(_bits_of, FloatType()))
+    return None
 
 
 def _bits_of(kind: FloatType | DoubleType, value: str) -> str:

@@ -22,8 +22,7 @@ from gateway.envelope.canonical import compile_canonical_key
 from gateway.envelope.encoding.encoders import compile_key_encoder, compile_row_encoder
 from gateway.envelope.schema import TableSchema, describe
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
-from schemas.settings.tables import TYPE_CHOICES, TypesTable
-from tests.unit.envelope.columns import EnvelopeColumn
+from tests.unit.envelope.columns import NATIVE, EnvelopeColumn
 from tests.unit.envelope.names import identifier_of, topic_part_of
 from tests.unit.envelope.reference import encode_key_slowly, encode_row_slowly
 
@@ -134,6 +133,18 @@ def _hstore_text(pairs: dict[str, str | None]) -> str:
     return ", ".join("=>".join(pair) for pair in texts)
 
 
+@st.composite
+def vectors(draw: st.DrawFn) -> Case:
+    values = draw(st.lists(reals, max_size=9))
+    if draw(st.booleans()):
+        values = values or [0.5]
+        return _case(VECTOR, values, f"[{','.join(map(repr, values))}]")
+    indices = sorted(draw(st.sets(st.integers(1, 99), min_size=len(values), max_size=len(values))))
+    pairs = (f"{index}:{value!r}" for index, value in zip(indices, values, strict=True))
+    parts = {"dimensions": 99, "indices": indices, "values": values}
+    return _case(SPARSEVEC, parts, f"{{{','.join(pairs)}}}/99")
+
+
 def _range_of(*parts: object) -> dict[str, object]:
     names = ("lower", "upper", "lower_inclusive", "upper_inclusive", "empty")
     return dict(zip(names, parts, strict=True))
@@ -143,6 +154,7 @@ sent_or_not: list[ColumnValue] = [b"sent", b"sent", None, UNCHANGED]
 
 integers = st.integers(-(2**31), 2**31 - 1).map(lambda v: _case(23, v, str(v)))
 texts = utf8.map(lambda v: _case(25, v, v))
+reals = st.floats(width=32, allow_nan=False, allow_infinity=False)
 dates = st.dates().map(lambda v: _case(1082, v, v.isoformat()))
 timestamps = st.datetimes().map(lambda v: _case(1114, v, _timestamp_text(v)))
 times = st.times().map(lambda v: _case(1083, v, v.isoformat()))
@@ -150,6 +162,7 @@ times = st.times().map(lambda v: _case(1083, v, v.isoformat()))
 cases = st.one_of(
     st.deferred(arrays),
     st.deferred(ranges),
+    st.deferred(vectors),
     st.dictionaries(utf8, st.none() | utf8, max_size=9).map(
         lambda v: _case(HSTORE, v, _hstore_text(v))
     ),
@@ -161,9 +174,7 @@ cases = st.one_of(
     st.floats(allow_nan=False).map(
         lambda v: _case(701, v, repr(v).replace("inf", "Infinity")),
     ),
-    st.floats(width=32, allow_nan=False, allow_infinity=False).map(
-        lambda v: _case(700, v, repr(v))
-    ),
+    reals.map(lambda v: _case(700, v, repr(v))),
     decimals(),
     st.binary(max_size=300).map(lambda v: _case(17, v, "\\x" + v.hex())),
     dates,
@@ -179,18 +190,21 @@ assert date.min.year == 1
 
 
 ITEM_OIDS = {array: item for item, array in ARRAY_OIDS.items()}
-NATIVE = TypesTable(**dict.fromkeys(TYPE_CHOICES, "native"))
-HSTORE = 65_000
+HSTORE: int = 65_000
+VECTOR: int = 65_001
+SPARSEVEC: int = 65_002
+EXTENSIONS = (HSTORE, VECTOR, SPARSEVEC)
 
 
-NESTED_OIDS = {*ITEM_OIDS, 1186, 3904, 3908, 3912, HSTORE}
+NAMES = dict(zip(EXTENSIONS, ("hstore", "public.vector(3)", "sparsevec"), strict=True))
+NESTED_OIDS = {*ITEM_OIDS, 1186, 3904, 3908, 3912, *EXTENSIONS}
 """Types that are text in a key."""
 
 
 def _columns(drawn: Sequence[Case]) -> list[EnvelopeColumn]:
     return [
         EnvelopeColumn(
-            *(f"c{n}", oid, modifier, "hstore" if oid == HSTORE else "a type", oid, modifier, "b"),
+            *(f"c{n}", oid, modifier, NAMES.get(oid, "a type"), oid, modifier, "b"),
             element=Element(ITEM_OIDS[oid], modifier, "a type", "b") if oid in ITEM_OIDS else None,
         )
         for n, (oid, modifier, _, _) in enumerate(drawn)

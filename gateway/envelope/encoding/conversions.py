@@ -16,7 +16,7 @@ from binascii import unhexlify
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Context, Decimal, InvalidOperation
 from functools import partial
-from struct import Struct
+from struct import Struct, pack
 from typing import Any, Final
 
 from gateway.core.errors import ValueFormatError
@@ -33,6 +33,7 @@ from schemas.hstore_text import hstore_pairs
 from schemas.interval_text import interval_parts
 from schemas.range_text import range_bounds
 from schemas.types import MOST_ITEMS
+from schemas.vector_text import sparsevec_parts, vector_items
 
 __all__ = [
     "AVRO_DATE_INFINITY",
@@ -44,9 +45,11 @@ __all__ = [
     "avro_date",
     "avro_hstore",
     "avro_interval",
+    "avro_sparsevec",
     "avro_time",
     "avro_timestamp",
     "avro_timestamptz",
+    "avro_vector",
     "unscaled_decimal",
     "value_encoder",
 ]
@@ -138,6 +141,17 @@ def avro_hstore(text: bytes) -> list[tuple[bytes, bytes | None]]:
     return pairs
 
 
+def avro_vector(text: bytes) -> list[float]:
+    """Items of a vector."""
+    return list(map(float, vector_items(text)))
+
+
+def avro_sparsevec(text: bytes) -> tuple[int, list[int], list[float]]:
+    """Dimensions, indices from 1 on, and values of a sparse vector."""
+    dimensions, indices, values = sparsevec_parts(text)
+    return dimensions, indices, list(map(float, values))
+
+
 def unscaled_decimal(text: bytes, precision: int, scale: int) -> int:
     """The integer that, divided by 10**scale, is the number `text`.
 
@@ -194,6 +208,8 @@ CONVERSIONS: Final[Mapping[str, Callable[[bytes], Any]]] = {
     "time": avro_time,
     "interval": avro_interval,
     "hstore": avro_hstore,
+    "vector": avro_vector,
+    "sparsevec": avro_sparsevec,
     "text": _text,
 }
 """Conversions of text to values of Avro types, by name in schemas/types.toml; decimal, array
@@ -218,6 +234,17 @@ def _write_numbers(values: Iterable[int]) -> bytes:
     return b"".join(map(encode_long, values))
 
 
+def _write_floats(values: Sequence[float]) -> bytes:
+    head = encode_long(len(values)) if values else b""
+    return head + pack(f"<{len(values)}f", *values) + b"\x00"
+
+
+def _write_sparsevec(parts: tuple[int, Sequence[int], Sequence[float]]) -> bytes:
+    dimensions, indices, values = parts
+    listed = (encode_long(len(indices)) if indices else b"") + _write_numbers(indices) + b"\x00"
+    return encode_long(dimensions) + listed + _write_floats(values)
+
+
 _WRITERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
     "boolean": _write_boolean,
     "int": encode_long,
@@ -226,10 +253,12 @@ _WRITERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
     "double": Struct("<d").pack,
     "bytes": encode_bytes,
     "string": encode_bytes,
-    "record": _write_numbers,
-    "map": _write_pairs,
+    "interval": _write_numbers,
+    "hstore": _write_pairs,
+    "vector": _write_floats,
+    "sparsevec": _write_sparsevec,
 }
-"""Binary encoders of Avro's primitive types, of a record of numbers, and of a map of texts."""
+"""Binary encoders of Avro's primitive types, and of what conversions with several parts return."""
 
 
 def value_encoder(field: Field) -> ValueEncoder:
@@ -241,7 +270,7 @@ def value_encoder(field: Field) -> ValueEncoder:
         return partial(_range, item)
     if field.type.decimal:
         return partial(_decimal, field.precision, field.scale)
-    write = _WRITERS[field.type.avro]
+    write = _WRITERS.get(field.type.conversion) or _WRITERS[field.type.avro]
     read = CONVERSIONS[field.type.conversion]
     return lambda text: write(read(text))
 

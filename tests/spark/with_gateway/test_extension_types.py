@@ -36,15 +36,26 @@ PAIRS = f"""(SELECT coalesce(hstore(array_agg(k), array_agg(nullif(v, 'plain')))
     FROM generate_series(1, (random() * 4)::int + 0 * n)) AS pairs)"""
 VALUES = {
     "hstore": {"hstore": PAIRS},
+    "vector": {
+        "vector(3)": "ARRAY[random(), random() * -1e9, 1]::vector(3)",
+        "halfvec(3)": "ARRAY[random(), random() * -9, 1]::halfvec(3)",
+        "sparsevec(9)": "format('{2:%s,%s:-0.1}/9', random()::real, 3 + (random() * 6)::int)"
+        "::sparsevec(9)",
+    },
 }
 KINDS = {
     "hstore": {"hstore": "map<string,string>", "hstore[]": "array<map<string,string>>"},
+    "vector": {
+        "vector(3)": "array<float>",
+        "halfvec(3)[]": "array<array<float>>",
+        "sparsevec(9)": "struct<dimensions:int,indices:array<int>,values:array<float>>",
+    },
 }
 
 
 @pytest.mark.parametrize(
     ("postgres_major", "extension"),
-    [(17, "hstore")],
+    [(17, "hstore"), (18, "vector")],
     indirect=["postgres_major"],
 )
 def test_random_values_of_an_extension_come_back_as_the_server_has_them(

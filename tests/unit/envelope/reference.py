@@ -17,9 +17,11 @@ from gateway.envelope.encoding.conversions import (
     avro_date,
     avro_hstore,
     avro_interval,
+    avro_sparsevec,
     avro_time,
     avro_timestamp,
     avro_timestamptz,
+    avro_vector,
 )
 from gateway.envelope.schema import Field, TableSchema
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
@@ -63,6 +65,10 @@ def python_value(field: Field, value: ColumnValue) -> object:
         case "map", _:
             pairs = ((key.decode(), one) for key, one in avro_hstore(value))
             return {key: None if one is None else one.decode() for key, one in pairs}
+        case "array", _:
+            return avro_vector(value)
+        case "record", _ if field.type.conversion == "sparsevec":
+            return dict(zip(field.type.fields, avro_sparsevec(value), strict=True))
         case "record", _:
             return dict(zip(field.type.fields, avro_interval(value), strict=True))
         case other:

@@ -116,6 +116,7 @@ CHOSEN = {
     "interval": column("c", (1186, "interval")),
     "ranges": column("c", (3904, "int4range")),
     "hstore": column("c", (65_000, '"of extensions".hstore')),
+    "vectors": column("c", (65_000, "public.vector(3)")),
     "arrays": replace(column("c", (1007, "integer[]")), element=Element(23, -1, "integer", "b")),
 }
 
@@ -142,9 +143,6 @@ def test_a_type_becomes_a_string_where_its_setting_or_its_columns_says_so(choice
     assert avro_of(column_, replace(as_native, columns={"public.t.d": "text"})) == native
     assert avro_of(column_, replace(as_text, columns={"public.t.c": "native"})) == native
     assert has_choice(column_)
-
-
-NATIVE = TypesTable(**dict.fromkeys(TYPE_CHOICES, "native"))
 
 
 @pytest.mark.parametrize(
@@ -232,6 +230,23 @@ def test_an_hstore_is_a_map_of_texts_that_may_be_null() -> None:
     assert avro_of(CHOSEN["hstore"], NATIVE) == {"type": "map", "values": ["null", "string"]}
 
 
+def test_a_vector_is_an_array_of_floats_and_a_sparse_one_a_record() -> None:
+    floats = {"type": "array", "items": "float"}
+
+    assert avro_of(column("c", (65_000, "public.vector(3)")), NATIVE) == floats
+    assert avro_of(column("c", (65_000, "halfvec")), NATIVE) == floats
+    assert avro_of(column("c", (65_000, "sparsevec(9)")), NATIVE) == {
+        "type": "record",
+        "name": "SparseVector",
+        "namespace": "pgsluice.public.t.c",
+        "fields": [
+            {"name": "dimensions", "type": "int"},
+            {"name": "indices", "type": {"type": "array", "items": "int"}},
+            {"name": "values", "type": floats},
+        ],
+    }
+
+
 @pytest.mark.parametrize(
     "column_",
     [
@@ -247,7 +262,7 @@ def test_a_type_that_has_the_name_of_an_extensions_only_in_part_is_text(
     assert avro_of(column_, NATIVE) == "string"
 
 
-@pytest.mark.parametrize("choice", ["arrays", "interval", "ranges", "hstore"])
+@pytest.mark.parametrize("choice", ["arrays", "interval", "ranges", "hstore", "vectors"])
 def test_a_type_with_parts_is_text_in_a_key(choice: str) -> None:
     nested = CHOSEN[choice]
 
