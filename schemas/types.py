@@ -84,6 +84,16 @@ class ColumnType:
         return self.avro in ("array", "map", "record")
 
     @property
+    def has_list(self) -> bool:
+        """Whether the number of parts differs by value. Arrays of such values are text.
+
+        Readers bound the parts of all items together.
+        """
+        return self.avro in ("array", "map") or not {"ints", "floats"}.isdisjoint(
+            self.fields.values()
+        )
+
+    @property
     def avro_type(self) -> str | dict[str, Any]:
         """A new Avro schema, without a decimal's precision and scale, and without parts."""
         return {"type": self.avro, "logicalType": self.logical} if self.logical else self.avro

@@ -97,7 +97,7 @@ class Field:
 
     @property
     def values(self) -> int:
-        """Number of Avro values that a value consists of, but for the items of an array."""
+        """Number of Avro values that a value as an item of an array consists of."""
         return 1 + len(self.type.fields)
 
 
@@ -183,7 +183,8 @@ def _field(column: ColumnLike, native: Collection[str]) -> Field:
     name = avro_name(column.name)
     if column.element is not None and ARRAY.choice in native:
         item = _typed("", "", column.element, native)
-        return Field(column.name, name, ARRAY, item=item)
+        if not item.type.has_list:
+            return Field(column.name, name, ARRAY, item=item)
     modifier = column.base_type_modifier if column.type_kind == "d" else column.type_modifier
     kind = Element(column.base_type_oid, modifier, column.type_name, column.type_kind)
     return _typed(column.name, name, kind, native)

@@ -40,7 +40,7 @@ def value_text(text: str, kind: DataType) -> str:
         case DoubleType():
             (bits,) = struct.unpack(">q", struct.pack(">d", float(text)))
             return str(bits)
-        case ArrayType(elementType=item) if _bits_sql(item) is not None:
+        case ArrayType(elementType=FloatType() | DoubleType() as item):
             return _each(text, partial(value_text, kind=item))
         case StructType(names=["dimensions", "indices", "values"]):
             dimensions, indices, values = sparsevec_parts(text.encode())
@@ -62,9 +62,7 @@ def _each(array: str, convert: Callable[[str], str]) -> str:
         items = [None if one is None else one.decode() for one in array_items(array.encode())]
     except NotPlainError:
         return array
-    texts = ("NULL" if one is None else convert(one) for one in items)
-    quoted_texts = (f'"{text}"' if text[0] == "{" else text for text in texts)
-    return f"{{{','.join(quoted_texts)}}}"
+    return f"{{{','.join('NULL' if one is None else convert(one) for one in items)}}}"
 
 
 def plain_text(text: str, kind: DataType) -> str:
@@ -151,9 +149,8 @@ def _bits_sql(kind: DataType) -> Callable[[str], str] | None:
     match kind:
         case FloatType() | DoubleType():
             return partial(_bits_of, kind)
-        case ArrayType(elementType=item):
-            bits = _bits_sql(item)
-            return None if bits is None else partial(array_text, bits)
+        case ArrayType(elementType=FloatType() | DoubleType() as item):
+            return partial(array_text, partial(_bits_of, item))
         case StructType(names=["dimensions", "indices", "values"]):
             return partial(sparsevec_text, partial(_bits_of, FloatType()))
     return None

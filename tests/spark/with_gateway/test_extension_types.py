@@ -44,10 +44,11 @@ VALUES = {
     },
 }
 KINDS = {
-    "hstore": {"hstore": "map<string,string>", "hstore[]": "array<map<string,string>>"},
+    "hstore": {"hstore": "map<string,string>", "hstore[]": "string"},
     "vector": {
         "vector(3)": "array<float>",
-        "halfvec(3)[]": "array<array<float>>",
+        "halfvec(3)": "array<float>",
+        "halfvec(3)[]": "string",
         "sparsevec(9)": "struct<dimensions:int,indices:array<int>,values:array<float>>",
     },
 }

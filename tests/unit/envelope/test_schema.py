@@ -156,6 +156,7 @@ def test_a_type_becomes_a_string_where_its_setting_or_its_columns_says_so(choice
         (Element(1083, -1, "hour", "d"), {"type": "long", "logicalType": "time-micros"}),
         (Element(65_000, -1, "mood", "e"), "string"),
         (Element(1007, -1, "counts", "d"), "string"),
+        (Element(65_000, -1, "public.tags", "d"), "string"),
     ],
 )  # fmt: skip
 def test_items_of_an_array_may_be_null_and_are_what_their_own_type_is(
@@ -165,6 +166,16 @@ def test_items_of_an_array_may_be_null_and_are_what_their_own_type_is(
 
     assert avro_of(array, NATIVE) == {"type": "array", "items": ["null", items]}
     assert avro_of(array, TypesTable(columns={"public.t.c": "text"})) == "string"
+
+
+@pytest.mark.parametrize("name", ["hstore", "vector(3)", "halfvec", "sparsevec"])
+def test_arrays_of_values_with_any_number_of_parts_are_text(name: str) -> None:
+    array = replace(
+        column("c", (65_001, f"public.{name}[]")), element=Element(65_000, -1, name, "b")
+    )
+
+    assert avro_of(array, NATIVE) == "string"
+    assert not has_choice(array)
 
 
 def test_items_follow_the_choice_of_their_own_type() -> None:

@@ -83,7 +83,6 @@ def test_the_gateway_has_what_an_entry_names(entry: ColumnType) -> None:
 def test_an_array_is_found_by_its_spark_type() -> None:
     assert of_spark("array<decimal(10,2)>", "numeric(10,2)[]") is ARRAY
     assert of_spark("array<int>", "public.counts") is ARRAY
-    assert of_spark("array<array<float>>", "public.vector(3)[]") is ARRAY
 
 
 @each_entry

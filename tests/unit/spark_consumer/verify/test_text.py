@@ -26,8 +26,6 @@ def test_a_vector_is_compared_by_the_bits_of_its_items() -> None:
 
     assert value_text("[0.5,-0]", ArrayType(FloatType())) == "{1056964608,-2147483648}"
     assert value_text("{2:0.5}/3", sparse) == "{2:1056964608}/3"
-    nested = '{NULL,"[0.5,-0]"}', ArrayType(ArrayType(FloatType()))
-    assert value_text(*nested) == '{NULL,"{1056964608,-2147483648}"}'
 
 
 @pytest.mark.parametrize("item", FLOATS)
