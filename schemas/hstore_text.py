@@ -6,30 +6,29 @@ Source: hstore_out in contrib/hstore/hstore_io.c.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 __all__ = ["hstore_pairs"]
 
-_QUOTED: Final = rb'"((?:[^"\\]|\\.)*+)"'
+_QUOTED: Final = rb'"((?:[^"\\]++|\\.)*+)"'
 _PAIR: Final = re.compile(_QUOTED + rb"=>(?:NULL|" + _QUOTED + rb")(, |\Z)", re.DOTALL)
 _ESCAPED: Final = re.compile(rb"\\(.)", re.DOTALL)
 
 
-def hstore_pairs(text: bytes) -> list[tuple[bytes, bytes | None]]:
-    """Return the pairs of an hstore in the order of its text; None is NULL.
+def hstore_pairs(text: bytes) -> Iterator[tuple[bytes, bytes | None]]:
+    """Yield the pairs of an hstore in the order of its text; None is NULL.
 
     Raises:
         ValueError: the extension does not print such text.
     """
-    pairs: list[tuple[bytes, bytes | None]] = []
     at, more = 0, text != b""
     while more:
         if (found := _PAIR.match(text, at)) is None:
             raise ValueError("not an hstore")
         key, value, after = found.groups()
-        pairs.append((_plain(key), None if value is None else _plain(value)))
+        yield _plain(key), None if value is None else _plain(value)
         at, more = found.end(), after != b""
-    return pairs
 
 
 def _plain(quoted: bytes) -> bytes:

@@ -10,7 +10,7 @@ from typing import Final
 
 __all__ = ["range_bounds"]
 
-_BOUND: Final = rb'(?:"((?:[^"\\]|""|\\.)*+)"|([^",()\[\]\\]*+))'
+_BOUND: Final = rb'(?:"((?:[^"\\]++|""|\\.)*+)"|([^",()\[\]\\]*+))'
 _RANGE: Final = re.compile(rb"([\[(])" + _BOUND + rb"," + _BOUND + rb"([\])])", re.DOTALL)
 _ESCAPED: Final = re.compile(rb'"(")|\\(.)', re.DOTALL)
 

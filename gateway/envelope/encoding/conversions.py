@@ -16,6 +16,7 @@ from binascii import unhexlify
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Context, Decimal, InvalidOperation
 from functools import partial
+from itertools import islice
 from struct import Struct, pack
 from typing import Any, Final
 
@@ -135,7 +136,7 @@ def avro_hstore(text: bytes) -> list[tuple[bytes, bytes | None]]:
     Raises:
         UncarriedError: there are more than readers accept.
     """
-    pairs = hstore_pairs(text)
+    pairs = list(islice(hstore_pairs(text), MOST_ITEMS + 1))
     if len(pairs) > MOST_ITEMS:
         raise UncarriedError(f"an hstore has more than {MOST_ITEMS:,} pairs, which readers refuse")
     return pairs

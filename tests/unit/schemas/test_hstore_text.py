@@ -19,7 +19,7 @@ from schemas.hstore_text import hstore_pairs
 def test_pairs_are_in_the_order_of_the_text(
     text: bytes, pairs: list[tuple[bytes, bytes | None]]
 ) -> None:
-    assert hstore_pairs(text) == pairs
+    assert list(hstore_pairs(text)) == pairs
 
 
 @pytest.mark.parametrize(
@@ -29,4 +29,8 @@ def test_pairs_are_in_the_order_of_the_text(
 )  # fmt: skip
 def test_other_text_is_refused(text: bytes) -> None:
     with pytest.raises(ValueError, match="not an hstore"):
-        hstore_pairs(text)
+        list(hstore_pairs(text))
+
+
+def test_no_more_of_a_text_is_read_than_is_wanted() -> None:
+    assert next(hstore_pairs(b'"a"=>"1", and no hstore')) == (b"a", b"1")
