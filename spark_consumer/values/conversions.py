@@ -11,9 +11,10 @@ EncodeDateOnly, EncodeDateTime in PostgreSQL's datetime.c.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Final
 
 from pyspark.sql import Column as Expr
@@ -195,7 +196,7 @@ def _range_literal(bound: Conversion, text: str, kind: DataType) -> Expr:
 
 
 def _hstore_literal(text: str, kind: DataType) -> Expr:
-    pairs = hstore_pairs(text.encode())
+    pairs = list(islice(hstore_pairs(text.encode()), MOST_LITERALS + 1))
     if len(pairs) > MOST_LITERALS:
         raise ValueError(f"an hstore of more than {MOST_LITERALS:,} pairs")
     sides = (
@@ -208,18 +209,18 @@ def _hstore_literal(text: str, kind: DataType) -> Expr:
 
 
 def _vector_literal(text: str, kind: DataType) -> Expr:
-    items = vector_items(text.encode())
-    if len(items) > MOST_LITERALS:
-        raise ValueError(f"a vector of more than {MOST_LITERALS:,} dimensions")
-    return F.array(*(F.lit(float(item)) for item in items)).cast(kind)
+    return _numbers(vector_items(text.encode())).cast(kind)
 
 
 def _sparsevec_literal(text: str, kind: DataType) -> Expr:
     dimensions, indices, values = sparsevec_parts(text.encode())
-    if len(indices) > MOST_LITERALS:
-        raise ValueError(f"a sparse vector of more than {MOST_LITERALS:,} values")
-    listed = (F.array(*map(F.lit, indices)), F.array(*(F.lit(float(one)) for one in values)))
+    listed = (_numbers([b"%d" % index for index in indices]), _numbers(values))
     return F.struct(F.lit(dimensions), *listed).cast(kind)
+
+
+def _numbers(texts: Sequence[bytes]) -> Expr:
+    """Return the expression of a list of numbers as texts: few nodes for any number of them."""
+    return F.split(F.lit(b",".join(texts).decode()), ",") if texts else F.array()
 
 
 def _interval_literal(text: str, kind: DataType) -> Expr:

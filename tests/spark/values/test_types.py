@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from dataclasses import replace
-from datetime import time
+from datetime import datetime, time, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,6 +54,11 @@ VALUES |= {
     "daterange": ("[2024-02-29,infinity)", '["0044-03-15 BC",)'),
     "tsrange": ('["2024-02-29 00:00:00",infinity]', '(,"2024-02-29 12:00:00.5")'),
     "public.hstore": ("", '"a"=>"1", "bb"=>NULL', '""=>"", "b"=>"x\\"y\\\\", "é"=>"NULL"'),
+    "vector(2000)": ("[0.5,-1.25]", f"[{','.join(['0.5'] * 2000)}]"),
+    "public.sparsevec": (
+        *("{}/9", "{1:-1.5,9:0.25}/9"),
+        f"{{{','.join(f'{number}:0.5' for number in range(1, 2001))}}}/9000",
+    ),
     "tstzrange": ('["2024-02-29 00:00:00+00","2024-03-01 00:00:00+00")',),
 }
 
@@ -107,6 +112,25 @@ def test_what_postgresql_prints_is_read_and_printed_again(spark: SparkSession) -
 
     assert printed is not None
     assert list(printed) == [text for _, text in given]
+
+
+@pytest.mark.parametrize("kind", ["TIMESTAMP", "TIMESTAMP_NTZ"])
+def test_an_interval_is_added_to_a_timestamp_as_the_manual_says(
+    spark: SparkSession, kind: str
+) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "types.md").read_text(encoding="utf-8")
+    found = re.search(r"```sql\n(SELECT .*? AS goes_on)\n", page, re.DOTALL)
+    assert found is not None
+    days, usecs = -1, 9_007_199_254_740_993
+    pause = f"named_struct('months', 1, 'days', {days}, 'microseconds', {usecs})"
+    row = f"SELECT {kind} '2024-01-31 00:00:00' AS started, {pause} AS pause"
+
+    added = spark.sql(f"{found[1]} FROM ({row})").selectExpr("CAST(goes_on AS STRING)").first()
+
+    # PostgreSQL adds the months, of which the day is the last one at most, then the days.
+    expected = datetime(2024, 2, 29) + timedelta(days=days, microseconds=usecs)
+    assert added is not None
+    assert added[0] == str(expected)
 
 
 @pytest.mark.parametrize("held", [True, False], ids=["driver", "frames"])
