@@ -16,6 +16,7 @@ from gateway.core.errors import SchemaError
 from gateway.core.names import avro_name
 from gateway.definitions.model import Element
 from gateway.definitions.tables.keys import KeyColumns
+from gateway.definitions.tables.labels import shown_labels
 from schemas import load
 from schemas.settings.tables import TYPE_CHOICES, TypesTable
 from schemas.types import ARRAY, BOUNDS, NESTED, ColumnType, of_column, precision_and_scale
@@ -32,8 +33,6 @@ __all__ = [
 
 _TYPES: Final = TypesTable()
 _ARRAYS: Final = {f"{one}s": {"type": "array", "items": one} for one in ("int", "float")}
-_LABELS_SIZE: Final = 64 * 1024
-"""Characters of labels up to which a schema names them; consumers and registries bound schemas."""
 
 
 class ColumnLike(Protocol):
@@ -166,8 +165,8 @@ def describe(
             )
         key_kind, key_fields = KeyKind.COLUMNS, tuple(by_column[name] for name in key)
     namespace = f"pgsluice.{avro_name(table_schema)}.{avro_name(table_name)}"
-    size = sum(len(label) for column in columns for label in column.labels)
-    properties = {c.name: _properties(c, labelled=size <= _LABELS_SIZE) for c in columns}
+    labels = shown_labels(columns)
+    properties = {c.name: _properties(c, labels.get(c.name, ())) for c in columns}
     return TableSchema(
         schema=table_schema,
         table=table_name,
@@ -240,7 +239,7 @@ def _avro_type(field: Field, namespace: str) -> str | dict[str, Any]:
     return avro
 
 
-def _properties(column: ColumnLike, *, labelled: bool) -> dict[str, Any]:
+def _properties(column: ColumnLike, labels: Sequence[str]) -> dict[str, Any]:
     """Return the properties beside the type that let a consumer follow changes of the columns."""
     found: dict[str, Any] = {"pg_type": column.type_name}
     if column.attnum:
@@ -249,8 +248,8 @@ def _properties(column: ColumnLike, *, labelled: bool) -> dict[str, Any]:
         found["pg_missing"] = column.missing
     if column.computed:
         found["pg_computed"] = True
-    if labelled and column.labels:
-        found["pg_labels"] = list(column.labels)
+    if labels:
+        found["pg_labels"] = list(labels)
     return found
 
 

@@ -13,7 +13,7 @@ shows more:
 | VACUUM FULL, CLUSTER, TRUNCATE, SET LOGGED, ... | another file | no |
 | SET NOT NULL, SET DEFAULT, SET STATISTICS, RENAME COLUMN | its row is another, the file is not | no |
 | ALTER TYPE RENAME VALUE | a label of the enum | yes |
-| ALTER TYPE ADD VALUE | one label more | no, but schemas name it (`has_new_labels`) |
+| ALTER TYPE ADD VALUE | one label more | no, but schemas name it (`labels`) |
 | ALTER TYPE ADD, DROP, ALTER ATTRIBUTE | the attributes of the type | yes |
 | ALTER COLLATION REFRESH VERSION, not deterministic | its version: other keys may be equal | yes |
 
@@ -29,7 +29,7 @@ from typing import Any
 
 from gateway.definitions.model import Column, Plan, Shape, Table
 
-__all__ = ["has_new_labels", "read_shape", "unseen_change", "unseen_changes", "write_shape"]
+__all__ = ["read_shape", "unseen_change", "unseen_changes", "write_shape"]
 
 
 def write_shape(shape: Shape | None) -> Any:
@@ -74,19 +74,6 @@ def unseen_changes(before: Mapping[int, Table], plan: Plan) -> dict[tuple[str, i
         if why is not None:
             reasons[copy.subscription, copy.target_oid] = why
     return reasons
-
-
-def has_new_labels(before: Mapping[int, Table], plan: Plan) -> bool:
-    """Whether a published enum has other labels than in the tables `before`, by OID."""
-    return any(
-        column.labels != was.labels
-        for copy in plan.copies
-        if copy.target_oid in before
-        for column in plan.tables[copy.target_oid].columns
-        if column.labels and column.name in copy.columns
-        for was in before[copy.target_oid].columns
-        if was.attnum == column.attnum
-    )
 
 
 def unseen_change(

@@ -33,7 +33,7 @@ from gateway.core.lsn import Lsn
 from gateway.core.watermark import CopyRequest, CopyState, Refusal, Watermark
 from gateway.definitions.changes import copy_states
 from gateway.definitions.model import Definitions, Fault, Plan, Publish
-from gateway.definitions.tables.shape import has_new_labels
+from gateway.definitions.tables.labels import has_new_labels
 from gateway.observe import Counters, event
 from gateway.routing import RoutingSettings
 from gateway.runtime.planning.held_retries import HeldLooks

@@ -9,7 +9,8 @@ from typing import Any
 import psycopg
 
 from gateway.definitions.model import Plan, Table
-from gateway.definitions.tables.shape import has_new_labels, unseen_changes
+from gateway.definitions.tables.labels import has_new_labels
+from gateway.definitions.tables.shape import unseen_changes
 from gateway.source.catalog.shape_queries import shapes_digest
 from gateway.source.catalog.tables import read_shaped_tables
 from gateway.source.session.connection import classify_server_error

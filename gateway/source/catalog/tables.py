@@ -10,6 +10,7 @@ from typing import Any, Final
 import psycopg
 
 from gateway.definitions.model import Collation, Column, Element, Table
+from gateway.definitions.tables.labels import bounded
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.source.catalog.partition_trees import tree_of
 from gateway.source.catalog.shape_queries import read_shapes
@@ -102,7 +103,7 @@ class _TypeRow:
         base_modifier: Modifier that the domains give it; None if it is no domain.
         name: Name without modifiers.
         element_oid: OID of the type of the items, if the base type is an array; else None.
-        labels: Labels of the base type, if it is an enum.
+        labels: Labels of the base type, if it is an enum, and a schema can show them.
     """
 
     kind: str
@@ -111,7 +112,7 @@ class _TypeRow:
     base_modifier: int | None
     name: str
     element_oid: int | None
-    labels: list[str]
+    labels: tuple[str, ...]
 
 
 class _Types:
@@ -132,10 +133,10 @@ class _Types:
             "base_type_modifier": modifier,
             "type_kind": row.kind,
             "element": self._element(row.element_oid, modifier),
-            "labels": tuple(row.labels or self._labels_of_items(row.element_oid)),
+            "labels": row.labels or self._labels_of_items(row.element_oid),
         }
 
-    def _labels_of_items(self, oid: int | None) -> Sequence[str]:
+    def _labels_of_items(self, oid: int | None) -> tuple[str, ...]:
         return () if oid is None or oid not in self._elements else self._elements[oid].labels
 
     def _element(self, oid: int | None, modifier: int) -> Element | None:
@@ -346,7 +347,7 @@ def _identity(
 
 def _read_types(connection: _Connection, oids: Collection[int]) -> dict[int, _TypeRow]:
     rows = connection.execute(_TYPES, {"types": sorted(oids)})
-    return {oid: _TypeRow(*attributes) for oid, *attributes in rows}
+    return {oid: _TypeRow(*[*others, bounded(labels)]) for oid, *others, labels in rows}
 
 
 def _read_collations(connection: _Connection, oids: set[int]) -> dict[int, Collation]:

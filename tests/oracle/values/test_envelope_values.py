@@ -379,6 +379,15 @@ def test_labels_of_an_enum_are_in_the_order_of_the_enum(server: Connection) -> N
         assert field["pg_labels"] == ["sad", "a'b", "ok"], name
 
 
+def test_labels_that_are_too_large_for_a_schema_are_not_read(server: Connection) -> None:
+    labels = ", ".join(f"'{number:063}'" for number in range(1000))
+    server.execute(f"CREATE TYPE pg_temp.large AS ENUM ({labels})".encode())
+    for name in ("large", "large[]"):
+        value = schema_of(server, f"pg_temp.{name}", NATIVE).value_schema
+        (field,) = value["fields"][0]["type"][1]["fields"]
+        assert "pg_labels" not in field, name
+
+
 EQUALITY = {
     "numeric": "0 0.00 1 1.0 1.00 10 100 100.0 -1.5 -1.50 NaN Infinity -Infinity 1e10 1e-10",
     "float8": "0 -0 1 NaN Infinity -Infinity 0.1 0.10 1e300 1e22",
