@@ -3,8 +3,7 @@
 schemas/types.toml says which type has which conversion. Each function takes the bytes of a value
 that is not NULL. Values that Avro holds as they are (text) are never decoded. A fault raises
 ValueError, or ValueFormatError where its text helps; the row encoder adds relation and column, and
-what to do about a value that only text can carry.
-`value_encoder` gives no index of a union's branch.
+that text could carry the value. `value_encoder` gives no index of a union's branch.
 
 Source: PostgreSQL's output functions, with DateStyle ISO, bytea_output hex and
 extra_float_digits 1 or more, as the gateway's sessions set them.
@@ -42,7 +41,6 @@ __all__ = [
     "CONVERSIONS",
     "EPOCH_SHIFT_DAYS",
     "EPOCH_SHIFT_US",
-    "UncarriedError",
     "avro_date",
     "avro_hstore",
     "avro_interval",
@@ -73,10 +71,6 @@ _EXACT: Final = Context(prec=200)
 ValueEncoder = Callable[[bytes], bytes]
 
 
-class UncarriedError(ValueFormatError):
-    """A value of the type that its Avro type cannot carry, and text could."""
-
-
 def avro_date(text: bytes) -> int:
     """Days since 1970-01-01; the infinities are the ends of a 32-bit integer."""
     days = parse_date(text)
@@ -100,7 +94,7 @@ def _since_1970(usecs: int) -> int:
         return usecs
     usecs += EPOCH_SHIFT_US
     if usecs >= AVRO_TIMESTAMP_INFINITY:
-        raise UncarriedError(
+        raise ValueFormatError(
             "a timestamp lies after 294247-01-10 04:00:54, the last that fits into 64 bits since"
             " 1970"
         )
@@ -111,11 +105,11 @@ def avro_time(text: bytes) -> int:
     """Microseconds since midnight.
 
     Raises:
-        UncarriedError: it is the end of the day.
+        ValueFormatError: it is the end of the day.
     """
     usecs = parse_clock(text)
     if usecs == _USECS_PER_DAY:
-        raise UncarriedError("24:00 cannot be carried by Avro's time-micros")
+        raise ValueFormatError("24:00 cannot be carried by Avro's time-micros")
     return usecs
 
 
@@ -123,10 +117,10 @@ def avro_interval(text: bytes) -> tuple[int, int, int]:
     """Months, days and microseconds.
 
     Raises:
-        UncarriedError: it is infinite.
+        ValueFormatError: it is infinite.
     """
     if text in (b"infinity", b"-infinity"):
-        raise UncarriedError("an infinite interval has no months, days and microseconds")
+        raise ValueFormatError("an infinite interval has no months, days and microseconds")
     return interval_parts(text)
 
 
@@ -134,11 +128,13 @@ def avro_hstore(text: bytes) -> list[tuple[bytes, bytes | None]]:
     """Keys and values in the order of the text.
 
     Raises:
-        UncarriedError: there are more than readers accept.
+        ValueFormatError: there are more than readers accept.
     """
     pairs = list(islice(hstore_pairs(text), MOST_ITEMS + 1))
     if len(pairs) > MOST_ITEMS:
-        raise UncarriedError(f"an hstore has more than {MOST_ITEMS:,} pairs, which readers refuse")
+        raise ValueFormatError(
+            f"an hstore has more than {MOST_ITEMS:,} pairs, which readers refuse"
+        )
     return pairs
 
 
@@ -157,7 +153,7 @@ def unscaled_decimal(text: bytes, precision: int, scale: int) -> int:
     """The integer that, divided by 10**scale, is the number `text`.
 
     Raises:
-        UncarriedError: NaN, or a number that the precision and scale cannot hold.
+        ValueFormatError: NaN, or a number that the precision and scale cannot hold.
     """
     try:
         if scale == 0:
@@ -176,7 +172,7 @@ def unscaled_decimal(text: bytes, precision: int, scale: int) -> int:
     except (InvalidOperation, UnicodeDecodeError):
         raise ValueFormatError("a value does not read as numeric") from None
     kind = "NaN or infinity" if not number.is_finite() else "a number with other digits"
-    raise UncarriedError(f"{kind} cannot be carried by an Avro decimal({precision},{scale})")
+    raise ValueFormatError(f"{kind} cannot be carried by an Avro decimal({precision},{scale})")
 
 
 def _boolean(text: bytes) -> bool:
@@ -281,11 +277,11 @@ def _array(item: ValueEncoder, most: int, text: bytes) -> bytes:
     try:
         items = array_items(text)
     except NotPlainError as error:
-        raise UncarriedError(f"an array cannot be carried by an Avro array: {error}") from None
+        raise ValueFormatError(f"an array cannot be carried by an Avro array: {error}") from None
     if not items:
         return b"\x00"
     if len(items) > most:
-        raise UncarriedError(f"an array has more than {most:,} items, which readers refuse")
+        raise ValueFormatError(f"an array has more than {most:,} items, which readers refuse")
     encoded = (b"\x00" if one is None else b"\x02" + item(one) for one in items)
     return encode_long(len(items)) + b"".join(encoded) + b"\x00"
 

@@ -20,7 +20,6 @@ from gateway.envelope.canonical import compile_canonical_key, partition_of
 from gateway.envelope.encoding.conversions import (
     CONVERSIONS,
     EPOCH_SHIFT_US,
-    UncarriedError,
     unscaled_decimal,
     value_encoder,
 )
@@ -223,7 +222,7 @@ def _compile(
                     _NAMESPACE[absent](value)
             except (ValueError, OverflowError, ValueFormatError) as fault:
                 hint = fault.hint if isinstance(fault, ValueFormatError) else None
-                if isinstance(fault, UncarriedError):
+                if hint is None and field.type.choice and type(value) is bytes:
                     hint = (
                         f'carry the column as text ([types.columns] "{schema}.{field.column}" ='
                         ' "text"): see docs/types.md; or leave it out with a column list'

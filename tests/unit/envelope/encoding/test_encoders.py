@@ -242,6 +242,13 @@ def test_an_infinite_interval_is_carried_as_text_only() -> None:
     assert '[types.columns] "public.t.c" = "text"' in caught.value.hint
 
 
+def test_what_text_would_carry_has_a_hint_whatever_is_wrong_with_it() -> None:
+    for kind, text, hinted in ((INTERVAL, b"P1D", True), (INT4, b"seven", False)):
+        with pytest.raises(ValueFormatError, match="cannot be read as") as caught:
+            encode_one(column("c", kind), text, NATIVE)
+        assert ('"public.t.c" = "text"' in (caught.value.hint or "")) is hinted
+
+
 @pytest.mark.parametrize(
     ("column_", "text"),
     [
