@@ -35,10 +35,12 @@ __all__ = [
     "array_text",
     "clock_sql",
     "days",
+    "is_vector",
     "literal",
     "micros",
     "printed_sql",
     "sparsevec_text",
+    "vector_text",
 ]
 
 _DATE: Final = r"(\d{4,})-(\d\d)-(\d\d)"
@@ -92,6 +94,12 @@ def literal(text: str, field: StructField) -> Expr:
 def printed_sql(value: str, field: StructField) -> str:
     """Return Spark SQL of the text that PostgreSQL prints for a column's value."""
     return _of(field).text(value)
+
+
+def is_vector(field: StructField) -> bool:
+    """Whether a column has the items of a vector, which prints other brackets than an array."""
+    found = of_spark(field.dataType.simpleString(), field.metadata.get("comment", ""))
+    return found.conversion == "vector"
 
 
 def _of(field: StructField) -> Conversion:
@@ -300,8 +308,9 @@ def _hstore_text(value: str) -> str:
     return f"array_join(transform({pairs}, one -> {shown}), ', ')"
 
 
-def _vector_text(value: str) -> str:
-    return f"concat('[', array_join({value}, ','), ']')"
+def vector_text(item: Callable[[str], str], value: str) -> str:
+    """Return Spark SQL of a vector's text; `item` returns that of the text of an item."""
+    return f"concat('[', array_join(transform({value}, one -> {item('one')}), ','), ']')"
 
 
 def sparsevec_text(item: Callable[[str], str], value: str) -> str:
@@ -401,7 +410,7 @@ CONVERSIONS: Final[Mapping[str, Conversion]] = {
     "time": Conversion(_cast, _as_string),
     "interval": Conversion(_interval_literal, _interval_text),
     "hstore": Conversion(_hstore_literal, _hstore_text),
-    "vector": Conversion(_vector_literal, _vector_text),
+    "vector": Conversion(_vector_literal, partial(vector_text, _as_string)),
     "sparsevec": Conversion(_sparsevec_literal, partial(sparsevec_text, _as_string)),
     "text": Conversion(_cast, _as_string),
 }

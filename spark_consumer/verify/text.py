@@ -21,7 +21,13 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, Struct
 from schemas.array_text import NotPlainError, array_items
 from schemas.vector_text import sparsevec_parts, vector_items
 from spark_consumer.names import quoted
-from spark_consumer.values.conversions import array_text, printed_sql, sparsevec_text
+from spark_consumer.values.conversions import (
+    array_text,
+    is_vector,
+    printed_sql,
+    sparsevec_text,
+    vector_text,
+)
 
 __all__ = ["Row", "digest", "mark", "marks", "plain_text", "row_digest_sql", "shown", "value_text"]
 
@@ -43,26 +49,31 @@ def value_text(text: str, kind: DataType) -> str:
         case ArrayType(elementType=FloatType() | DoubleType() as item):
             return _each(text, partial(value_text, kind=item))
         case StructType(names=["dimensions", "indices", "values"]):
-            dimensions, indices, values = sparsevec_parts(text.encode())
-            numbers = (value_text(one.decode(), FloatType()) for one in values)
-            pairs = (f"{index}:{number}" for index, number in zip(indices, numbers, strict=True))
-            return f"{{{','.join(pairs)}}}/{dimensions}"
+            return _each_of_sparse(text, partial(value_text, kind=FloatType()))
     return text
 
 
 def _each(array: str, convert: Callable[[str], str]) -> str:
-    """Return the text of an array of numbers, each of which is converted.
+    """Return the text of an array or a vector, each of whose numbers is converted.
 
     An array that no table can hold stays as it is, so equals no array of a table: the source may
     have one that was not published.
     """
     if array[-1:] == "]":  # a vector's
-        return f"{{{','.join(convert(one.decode()) for one in vector_items(array.encode()))}}}"
+        return f"[{','.join(convert(one.decode()) for one in vector_items(array.encode()))}]"
     try:
         items = [None if one is None else one.decode() for one in array_items(array.encode())]
     except NotPlainError:
         return array
     return f"{{{','.join('NULL' if one is None else convert(one) for one in items)}}}"
+
+
+def _each_of_sparse(vector: str, convert: Callable[[str], str]) -> str:
+    """Return the text of a sparse vector, each of whose values is converted."""
+    dimensions, indices, values = sparsevec_parts(vector.encode())
+    numbers = (convert(one.decode()) for one in values)
+    pairs = (f"{index}:{number}" for index, number in zip(indices, numbers, strict=True))
+    return f"{{{','.join(pairs)}}}/{dimensions}"
 
 
 def plain_text(text: str, kind: DataType) -> str:
@@ -74,6 +85,8 @@ def plain_text(text: str, kind: DataType) -> str:
             return repr(struct.unpack(">d", struct.pack(">q", int(text)))[0])
         case ArrayType(elementType=FloatType() | DoubleType() as item):
             return _each(text, partial(plain_text, kind=item))
+        case StructType(names=["dimensions", "indices", "values"]):
+            return _each_of_sparse(text, partial(plain_text, kind=FloatType()))
     return text
 
 
@@ -140,17 +153,18 @@ def _bits(value: str, java: str, method: str) -> str:
 
 def text_sql(value: str, field: StructField) -> str:
     """Return Spark SQL of the text of a column's value."""
-    bits = _bits_sql(field.dataType)
+    bits = _bits_sql(field)
     return printed_sql(value, field) if bits is None else bits(value)
 
 
-def _bits_sql(kind: DataType) -> Callable[[str], str] | None:
+def _bits_sql(field: StructField) -> Callable[[str], str] | None:
     """Return the function from SQL to that of the bits of its numbers, if it has such numbers."""
-    match kind:
-        case FloatType() | DoubleType():
+    match field.dataType:
+        case FloatType() | DoubleType() as kind:
             return partial(_bits_of, kind)
         case ArrayType(elementType=FloatType() | DoubleType() as item):
-            return partial(array_text, partial(_bits_of, item))
+            text = vector_text if is_vector(field) else array_text
+            return partial(text, partial(_bits_of, item))
         case StructType(names=["dimensions", "indices", "values"]):
             return partial(sparsevec_text, partial(_bits_of, FloatType()))
     return None

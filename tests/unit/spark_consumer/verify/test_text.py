@@ -24,8 +24,11 @@ def test_a_vector_is_compared_by_the_bits_of_its_items() -> None:
     sparse = StructType().add("dimensions", whole).add("indices", ArrayType(whole))
     sparse = sparse.add("values", ArrayType(FloatType()))
 
-    assert value_text("[0.5,-0]", ArrayType(FloatType())) == "{1056964608,-2147483648}"
+    assert value_text("[0.5,-0]", ArrayType(FloatType())) == "[1056964608,-2147483648]"
     assert value_text("{2:0.5}/3", sparse) == "{2:1056964608}/3"
+    for text, kind in (("[0.5,-2.0]", ArrayType(FloatType())), ("{2:0.5}/3", sparse)):
+        assert shown(mark(value_text(text, kind)), kind) == text
+    assert plain_text(value_text("{}/3", sparse), sparse) == "{}/3"
 
 
 @pytest.mark.parametrize("item", FLOATS)
