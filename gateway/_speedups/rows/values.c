@@ -314,7 +314,7 @@ int encode_array(Buffer *out, int code, int scale, const uint8_t *text, size_t s
             return NOT_MINE;
         items++;
     }
-    if (items > MOST_ITEMS / (code == AS_INTERVAL ? 4 : 1)) /* a record and its fields count */
+    if (items > MOST_ITEMS / (code == AS_INTERVAL ? VALUES_OF_INTERVAL : 1)) /* fields count */
         return NOT_MINE;
     if (put_long(out, items) != DONE)
         return FAILED;
