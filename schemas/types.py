@@ -16,8 +16,10 @@ from typing import Any, Final
 
 __all__ = [
     "ARRAY",
+    "BOUNDS",
     "KEY_FORMS",
     "MOST_ITEMS",
+    "NESTED",
     "TYPES",
     "ColumnType",
     "of_column",
@@ -37,9 +39,9 @@ class ColumnType:
 
     Attributes:
         conversion: Name of the conversion from PostgreSQL's text to the Avro value.
-        avro: Avro's primitive type.
+        avro: Avro's primitive type, ``array``, ``map`` or ``record``.
         spark: Type of the Spark job's column, as ``simpleString`` writes it; a ``decimal`` has
-            precision and scale besides.
+            precision and scale besides, and types of several values have those of each.
         names: Names as ``format_type`` prints them without modifiers, and OIDs.
         extension: Names of types of extensions.
         logical: Avro's logicalType; empty without one.
@@ -47,6 +49,11 @@ class ColumnType:
             one.
         decimal: Whether it is for columns whose precision and scale an Avro decimal can have.
         array: Whether it is for arrays, whose items have an entry of their own.
+        record: Name of the Avro record; empty for other types.
+        fields: Avro types of the record's fields; that of a ``bound`` is nullable and follows from
+            the range.
+        items: Avro type of the items of an array that are the same for all columns; else empty.
+        bounds: Names of the types of ranges' bounds, by the name of the range.
         key: Name of the canonical form of a key column.
         label: Name of the family in docs/types.md.
         lost: Values that cannot be carried, for the same page.
@@ -62,14 +69,33 @@ class ColumnType:
     choice: str = ""
     decimal: bool = False
     array: bool = False
+    record: str = ""
+    fields: Mapping[str, str] = field(default_factory=dict)
+    items: str = ""
+    bounds: Mapping[str, str] = field(default_factory=dict)
     key: str = "text"
     label: str = ""
     lost: str = ""
     note: str = ""
 
     @property
+    def nested(self) -> bool:
+        """Whether a value has parts. Then it is text in a key: consumers compare keys by ``=``."""
+        return self.avro in ("array", "map", "record")
+
+    @property
+    def has_list(self) -> bool:
+        """Whether the number of parts differs by value. Arrays of such values are text.
+
+        Readers bound the parts of all items together.
+        """
+        return self.avro in ("array", "map") or not {"ints", "floats"}.isdisjoint(
+            self.fields.values()
+        )
+
+    @property
     def avro_type(self) -> str | dict[str, Any]:
-        """A new Avro schema, without a decimal's precision and scale, and an array's items."""
+        """A new Avro schema, without a decimal's precision and scale, and without parts."""
         return {"type": self.avro, "logicalType": self.logical} if self.logical else self.avro
 
 
@@ -90,6 +116,15 @@ the number of an array's items that readers of the topics accept."""
 ARRAY: Final = next(entry for entry in TYPES if entry.array)
 """Entry of all arrays that are carried as such."""
 
+_OIDS: Final = {name: oid for entry in TYPES for name, oid in entry.names.items()}
+BOUNDS: Final = {
+    _OIDS[name]: (_OIDS[bound], bound) for entry in TYPES for name, bound in entry.bounds.items()
+}
+"""OID and name of the type of the bounds, by the OID of a range."""
+
+NESTED: Final = frozenset(entry.choice for entry in TYPES if entry.nested)
+"""Choices of types that are text in keys in any case."""
+
 _OTHER: Final = TYPES[-1]
 
 
@@ -102,9 +137,13 @@ def _by_oid() -> Mapping[int, list[ColumnType]]:
 
 
 _BY_OID: Final = _by_oid()
-_NAMED: Final = {(entry.spark, name): entry for entry in reversed(TYPES) for name in entry.names}
-_OF_EXTENSIONS: Final = {name: entry for entry in reversed(TYPES) for name in entry.extension}
-_OF_SPARK: Final = {entry.spark: entry for entry in reversed(TYPES)} | {_OTHER.spark: _OTHER}
+_NAMED: Final = {
+    (entry.spark, name): entry
+    for entry in reversed(TYPES)
+    for name in (*entry.names, *entry.extension)
+}
+_OF_EXTENSIONS: Final = [(name, entry) for entry in TYPES for name in entry.extension]
+_OF_SPARK: Final = {entry.spark: entry for entry in (*reversed(TYPES), ARRAY, _OTHER)}
 
 _FIELD: Final = "(?:year|month|day|hour|minute|second)"
 _MODIFIERS: Final = re.compile(rf"\([^)]*\)| {_FIELD}(?: to {_FIELD})?(?=[(\[]|$)")
@@ -138,7 +177,11 @@ def of_column(
     for entry in _BY_OID.get(oid, ()):
         if (decimal or not entry.decimal) and (not entry.choice or entry.choice in native):
             return entry
-    return _of_extension(extension) or _OTHER
+    name = _extension_name(extension)
+    for known, entry in _OF_EXTENSIONS:
+        if known == name and (not entry.choice or entry.choice in native):
+            return entry
+    return _OTHER
 
 
 def of_spark(spark: str, name: str) -> ColumnType:
@@ -150,14 +193,12 @@ def of_spark(spark: str, name: str) -> ColumnType:
             under it, and a column can be wider than its type: then the first entry with the type
             `spark` counts.
     """
-    if spark.startswith(f"{ARRAY.spark}<"):
-        return ARRAY
-    spark, plain = spark.partition("(")[0], _MODIFIERS.sub("", name)
-    if (found := _NAMED.get((spark, plain))) is not None:
-        return found
-    found = _of_extension(plain)
-    return found if found is not None and found.spark == spark else _OF_SPARK.get(spark, _OTHER)
+    spark, plain = re.split("[(<]", spark, maxsplit=1)[0], _MODIFIERS.sub("", name)
+    found = _NAMED.get((spark, plain)) or _NAMED.get((spark, _extension_name(name)))
+    return found or _OF_SPARK.get(spark, _OTHER)
 
 
-def _of_extension(name: str) -> ColumnType | None:
-    return _OF_EXTENSIONS.get(_MODIFIERS.sub("", name).rpartition(".")[2])
+def _extension_name(name: str) -> str:
+    """Return the name of an extension's type without its schema, which is any; else ``""``."""
+    plain = _MODIFIERS.sub("", name).rpartition(".")[2]
+    return plain if any(plain == known for known, _ in _OF_EXTENSIONS) else ""

@@ -131,6 +131,10 @@ def declarations() -> str:
     lines += ["#define PGSLUICE_DECLARED_H"]
     lines += [f"enum {{ {', '.join(names)} }};" for names in enums]
     lines.append(f"#define MOST_ITEMS {types['most_items']}")
+    for one in types["types"]:
+        if "fields" in one:
+            values = 1 + len(one["fields"])
+            lines.append(f"#define VALUES_OF_{one['conversion'].upper()} {values}")
     for scope in ("record", "transaction"):
         among = (f"1u << HEADER_{h['name'].upper()}" for h in headers if h["scope"] == scope)
         lines.append(f"#define HEADERS_OF_{scope.upper()} ({' | '.join(among)})")

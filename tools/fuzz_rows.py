@@ -56,7 +56,7 @@ _SCENE_CHANGES: Final = 400
 _BEFORE_1970: Final = -946_684_800_000_001
 """The last moment before 1970, as PostgreSQL counts."""
 
-_NATIVE: Final = TypesTable(time="native", arrays="native")
+_NATIVE: Final = TypesTable(time="native", arrays="native", interval="native", ranges="native")
 _NOTHING: Final[frozenset[UnfitKind]] = frozenset()
 _EVERYTHING: Final[frozenset[UnfitKind]] = frozenset({"filter", "value", "size"})
 _FILTERS: Final = {

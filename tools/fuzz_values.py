@@ -29,6 +29,14 @@ ODD: Final = (
     *(b"9223372036854775807", b"-9223372036854775808", b"9223372036854775808", b"9" * 40),
     *(b"0044-03-15 BC", b"10000-01-01", b"2024-02-30", b"2023-02-29", b"0000-01-01", b"2024-1-1"),
     *(b"{}", b"{1,2", b"{1}2}", b"{1,,2}", b'{"1}', b'{"1"x}', b"{1\\,2}", b"{1,}", b"{{1},{2}}"),
+    *(
+        b"1 day ",
+        b"1 day 1 mon",
+        b"1 week",
+        b"9999999999 years",
+        b"2562047789:00:00",
+        b"1 mons2 days",
+    ),
     *(b"24:00:00.0", b"12:00", b"12:00:60", b"12:00:00.1234567", b"12:00:00+00", b"-12:00:00"),
     *(b"2024-02-29 24:00:00", b"2024-02-29 23:59:60", b"2024-02-29 12:00:00.1234567"),
     *(b"2024-02-29 12:00:00+01", b"2024-02-29 12:00:00.5+05:30", b"294276-12-31 23:59:59.999999"),
@@ -64,6 +72,17 @@ def _decimal(pick: random.Random) -> bytes:
     return b"%d.%02d" % (pick.randint(-(10 ** pick.randint(0, 8)), 10**6), pick.randrange(100))
 
 
+def _interval(pick: random.Random) -> bytes:
+    shown = (b"%d years", b"1 year", b"%d mons", b"-1 mon", b"%d days", b"+1 day")
+    parts = [
+        one % pick.randint(-99, 10 ** pick.randint(0, 9)) if b"%" in one else one
+        for one in shown
+        if pick.random() < 0.3
+    ]
+    clock = pick.choice((b"", b"-", b"+")) + _stamp(pick)[11:]
+    return b" ".join([*parts, clock] if pick.random() < 0.7 or not parts else parts)
+
+
 def _array(kind: str) -> _Draw:
     item = _SCALARS[kind][2]
 
@@ -71,6 +90,20 @@ def _array(kind: str) -> _Draw:
         items = [_item(pick, item) for _ in range(pick.choice((0, 1, 1, 2, 3, 20)))]
         text = b"{" + b",".join(items) + b"}"
         return pick.choice((*(text,) * 20, b"{" + text + b"}", b"[0:0]={" + item(pick) + b"}"))
+
+    return draw
+
+
+def _range(kind: str) -> _Draw:
+    bound = _SCALARS[kind][2]
+
+    def draw(pick: random.Random) -> bytes:
+        texts = [pick.choice((b"", b"infinity", bound(pick), bound(pick))) for _ in range(2)]
+        texts = [
+            b'"' + text + b'"' if b" " in text or pick.random() < 0.1 else text for text in texts
+        ]
+        text = pick.choice((b"[", b"(")) + b",".join(texts) + pick.choice((b"]", b")"))
+        return pick.choice((*(text,) * 9, b"empty", text[1:], text[:-1], b"[(1,2)", b'["1""",2]'))
 
     return draw
 
@@ -105,7 +138,7 @@ _SCALARS: Final[Mapping[str, _Kind]] = {
     "uuid": (2950, -1, lambda pick: b"00000000-0000-0000-0000-%012d" % pick.randrange(99)),
     "text": (25, -1, lambda pick: pick.choice((b"a", b"b", b"c", b"long " * 30))),
     "bpchar": (1042, -1, lambda pick: pick.choice((b"a", b"b")).ljust(pick.randint(1, 4))),
-    "interval": (1186, -1, lambda pick: b"%d days" % pick.randrange(9)),
+    "interval": (1186, -1, _interval),
 }
 KINDS: Final[Mapping[str, _Kind]] = {
     **_SCALARS,
@@ -113,4 +146,7 @@ KINDS: Final[Mapping[str, _Kind]] = {
     "numeric2[]": (1231, _SCALARS["numeric2"][1], _array("numeric2")),
     "text[]": (1009, -1, _array("text")),
     "time[]": (1183, -1, _array("time")),
+    "interval[]": (1187, -1, _array("interval")),
+    "int4range": (3904, -1, _range("int4")),
+    "tsrange": (3908, -1, _range("timestamp")),
 }

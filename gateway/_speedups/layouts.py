@@ -77,12 +77,13 @@ class Field(NamedTuple):
     """Field of a key or of a row.
 
     Attributes:
-        code: Conversion, of an array that of its items, or canonical form (``CONVERSIONS``,
-            ``KEY_FORMS``).
+        code: Conversion, of an array or a range that of its items or bounds, or canonical form
+            (``CONVERSIONS``, ``KEY_FORMS``).
         column: Index of its column.
         scale: Scale of a decimal; 0 for other types.
         is_identity: Whether the column is part of the replica identity.
         is_array: Whether it is an array.
+        is_range: Whether it is a range.
     """
 
     code: int
@@ -90,6 +91,7 @@ class Field(NamedTuple):
     scale: int
     is_identity: bool
     is_array: bool
+    is_range: bool
 
 
 class Decision(NamedTuple):

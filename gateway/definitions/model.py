@@ -165,6 +165,7 @@ class Column:
             volatile default, an identity, or is generated.
         element: Type of the items, if it is an array or a domain over one, with commas between
             items in its text; else None.
+        labels: Labels of an enum, or of the enum of an array's items, in their order.
     """
 
     name: str
@@ -181,6 +182,7 @@ class Column:
     missing: str | None = None
     computed: bool = False
     element: Element | None = None
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ from zlib import crc32
 from gateway.core.errors import SchemaError, ValueFormatError
 from gateway.envelope.schema import TableSchema
 from gateway.pgoutput.messages import ColumnValue
-from gateway.pgtypes.datetimes.iso import parse_clock, parse_timestamptz
+from gateway.pgtypes.datetimes.iso import parse_timestamptz
+from schemas.interval_text import interval_parts
 
 __all__ = [
     "KEY_FORMS",
@@ -32,9 +33,7 @@ _NULL: Final = _LENGTH(-1)
 _LENGTHS: Final = tuple(_LENGTH(n) for n in range(1024))
 
 _JSONB_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d+\.\d+')
-_INTERVAL_PART = re.compile(rb"([+-]?\d+) (year|mon|day)s?")
 _USECS_PER_DAY: Final = 86_400_000_000
-_UNIT_DAYS: Final = {b"year": 360, b"mon": 30, b"day": 1}
 
 
 def partition_of(canonical: bytes, partitions: int) -> int:
@@ -72,24 +71,18 @@ def _interval(text: bytes) -> bytes:
     Raises:
         ValueFormatError: not in IntervalStyle postgres.
 
-    Source: interval_cmp_value in timestamp.c, EncodeInterval in datetime.c.
+    Source: interval_cmp_value in timestamp.c.
     """
     if text in (b"infinity", b"-infinity"):
         return text
-    usecs = 0
-    rest = text
-    for match in _INTERVAL_PART.finditer(text):
-        usecs += int(match[1]) * _UNIT_DAYS[match[2]] * _USECS_PER_DAY
-        rest = text[match.end() :]
-    if rest := rest.strip():
-        try:
-            usecs += parse_clock(rest)
-        except ValueFormatError:
-            raise ValueFormatError(
-                "a value does not read as interval",
-                hint="the session must use IntervalStyle = postgres",
-            ) from None
-    return b"%d" % usecs
+    try:
+        months, days, usecs = interval_parts(text)
+    except ValueError:
+        raise ValueFormatError(
+            "a value does not read as interval",
+            hint="the session must use IntervalStyle = postgres",
+        ) from None
+    return b"%d" % ((months * 30 + days) * _USECS_PER_DAY + usecs)
 
 
 KEY_FORMS: Final[Mapping[str, Callable[[bytes], bytes] | None]] = {

@@ -89,7 +89,7 @@ def masked_columns(columns: Sequence[Column], masks: Masks, hash_key: bytes) -> 
 
 def _described(column: Column, mask: Mask, hash_key: bytes) -> Column:
     if _is_null(mask):
-        return replace(column, missing=None, computed=False)
+        return replace(column, missing=None, computed=False, labels=())
     missing = column.missing
     if missing is not None:
         missing = _mask_value(mask, column, hash_key)(missing.encode()).decode()
@@ -103,6 +103,7 @@ def _described(column: Column, mask: Mask, hash_key: bytes) -> Column:
         type_kind="b",
         missing=missing,
         element=None,
+        labels=(),
     )
 
 

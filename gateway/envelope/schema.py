@@ -16,9 +16,10 @@ from gateway.core.errors import SchemaError
 from gateway.core.names import avro_name
 from gateway.definitions.model import Element
 from gateway.definitions.tables.keys import KeyColumns
+from gateway.definitions.tables.labels import shown_labels
 from schemas import load
 from schemas.settings.tables import TYPE_CHOICES, TypesTable
-from schemas.types import ARRAY, ColumnType, of_column, precision_and_scale
+from schemas.types import ARRAY, BOUNDS, NESTED, ColumnType, of_column, precision_and_scale
 
 __all__ = [
     "ColumnLike",
@@ -27,9 +28,11 @@ __all__ = [
     "TableSchema",
     "describe",
     "has_choice",
+    "is_nested",
 ]
 
 _TYPES: Final = TypesTable()
+_ARRAYS: Final = {f"{one}s": {"type": "array", "items": one} for one in ("int", "float")}
 
 
 class ColumnLike(Protocol):
@@ -57,6 +60,8 @@ class ColumnLike(Protocol):
     def computed(self) -> bool: ...  # noqa: D102
     @property
     def element(self) -> Element | None: ...  # noqa: D102
+    @property
+    def labels(self) -> tuple[str, ...]: ...  # noqa: D102
 
 
 class KeyKind(Enum):
@@ -79,7 +84,7 @@ class Field:
         type: How the type under any domains is carried.
         precision: Precision of a decimal; else 0.
         scale: Scale of a decimal; else 0.
-        item: Items of an array, without a name; else None.
+        item: Items of an array, or bounds of a range, without a name; else None.
     """
 
     column: str
@@ -88,6 +93,11 @@ class Field:
     precision: int = 0
     scale: int = 0
     item: Field | None = None
+
+    @property
+    def values(self) -> int:
+        """Number of Avro values that a value as an item of an array consists of."""
+        return 1 + len(self.type.fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +136,7 @@ def describe(
     Args:
         table_schema: The PostgreSQL schema the table is published under.
         table_name: The table.
-        columns: The published columns, in table order. Arrays of the key are carried as text.
+        columns: The published columns, in table order. Those of the key are text if nested.
         key: See `gateway.definitions.tables.keys.key_of`; its columns must be among `columns`.
         types: Which columns are carried as text.
 
@@ -135,7 +145,7 @@ def describe(
     """
     where = f"{table_schema}.{table_name}"
     native = {c.name: types.native_of(f"{where}.{c.name}") for c in columns}
-    in_key = {c.name: native[c.name] - {ARRAY.choice} for c in columns}
+    in_key = {c.name: native[c.name] - NESTED for c in columns}
     fields = tuple(
         _field(c, (in_key if key and c.name in key else native)[c.name]) for c in columns
     )
@@ -155,7 +165,8 @@ def describe(
             )
         key_kind, key_fields = KeyKind.COLUMNS, tuple(by_column[name] for name in key)
     namespace = f"pgsluice.{avro_name(table_schema)}.{avro_name(table_name)}"
-    properties = {column.name: _properties(column) for column in columns}
+    labels = shown_labels(columns)
+    properties = {c.name: _properties(c, labels.get(c.name, ())) for c in columns}
     return TableSchema(
         schema=table_schema,
         table=table_name,
@@ -171,7 +182,8 @@ def _field(column: ColumnLike, native: Collection[str]) -> Field:
     name = avro_name(column.name)
     if column.element is not None and ARRAY.choice in native:
         item = _typed("", "", column.element, native)
-        return Field(column.name, name, ARRAY, item=item)
+        if not item.type.has_list:
+            return Field(column.name, name, ARRAY, item=item)
     modifier = column.base_type_modifier if column.type_kind == "d" else column.type_modifier
     kind = Element(column.base_type_oid, modifier, column.type_name, column.type_kind)
     return _typed(column.name, name, kind, native)
@@ -183,7 +195,12 @@ def _typed(column: str, name: str, kind: Element, native: Collection[str]) -> Fi
     extension = kind.type_name if kind.type_kind == "b" else ""
     found = of_column(kind.type_oid, extension, native=native, modifier=kind.type_modifier)
     digits = precision_and_scale(kind.type_modifier) if found.decimal else None
-    return Field(column, name, found, *(digits or ()))
+    precision, scale = digits or (0, 0)
+    item = None
+    if found.bounds:
+        oid, bound = BOUNDS[kind.type_oid]
+        item = _typed("", "", Element(oid, -1, bound, "b"), native)
+    return Field(column, name, found, precision, scale, item)
 
 
 def has_choice(column: ColumnLike) -> bool:
@@ -191,16 +208,38 @@ def has_choice(column: ColumnLike) -> bool:
     return _field(column, TYPE_CHOICES).type is not _field(column, ()).type
 
 
-def _avro_type(field: Field) -> str | dict[str, Any]:
+def is_nested(column: ColumnLike, native: Collection[str]) -> bool:
+    """Whether a column with these native choices has parts, unless it is in the key."""
+    return _field(column, native).type.nested
+
+
+def _avro_type(field: Field, namespace: str) -> str | dict[str, Any]:
+    """Return the Avro type of a field; `namespace` is that of a record in it, and of no other."""
     avro = field.type.avro_type
-    if field.item is not None:
-        return {"type": avro, "items": ["null", _avro_type(field.item)]}
+    if field.type.array and field.item is not None:
+        return {"type": avro, "items": ["null", _avro_type(field.item, namespace)]}
+    if field.type.items:
+        return {"type": avro, "items": field.type.items}
+    if field.type.avro == "map":
+        return {"type": avro, "values": ["null", "string"]}
+    if field.type.record:
+        return {
+            "type": avro,
+            "name": field.type.record,
+            "namespace": namespace,
+            "fields": [
+                {"name": name, "type": _ARRAYS.get(kind, kind)}
+                if field.item is None or kind != "bound"
+                else {"name": name, "type": ["null", _avro_type(field.item, namespace)]}
+                for name, kind in field.type.fields.items()
+            ],
+        }
     if field.type.decimal and isinstance(avro, dict):
         return {**avro, "precision": field.precision, "scale": field.scale}
     return avro
 
 
-def _properties(column: ColumnLike) -> dict[str, Any]:
+def _properties(column: ColumnLike, labels: Sequence[str]) -> dict[str, Any]:
     """Return the properties beside the type that let a consumer follow changes of the columns."""
     found: dict[str, Any] = {"pg_type": column.type_name}
     if column.attnum:
@@ -209,6 +248,8 @@ def _properties(column: ColumnLike) -> dict[str, Any]:
         found["pg_missing"] = column.missing
     if column.computed:
         found["pg_computed"] = True
+    if labels:
+        found["pg_labels"] = list(labels)
     return found
 
 
@@ -219,7 +260,7 @@ def _value_schema(
     schema["namespace"] = namespace
     columns = []
     for field in fields:
-        entry = _nullable(field)
+        entry = _nullable(field, namespace)
         entry |= properties[field.column]
         if field.name != field.column:
             entry["pg_column"] = field.column
@@ -234,13 +275,15 @@ def _key_schema(namespace: str, kind: KeyKind, fields: Sequence[Field]) -> dict[
         "name": "Key",
         "namespace": namespace,
         "fields": [
-            _nullable(field)
+            _nullable(field, namespace)
             if kind is KeyKind.WHOLE_ROW
-            else {"name": field.name, "type": _avro_type(field)}
+            else {"name": field.name, "type": _avro_type(field, namespace)}
             for field in fields
         ],
     }
 
 
-def _nullable(field: Field) -> dict[str, Any]:
-    return {"name": field.name, "type": ["null", _avro_type(field)], "default": None}
+def _nullable(field: Field, namespace: str) -> dict[str, Any]:
+    # A record needs a full name of its own: the field's is one within its table.
+    avro = _avro_type(field, f"{namespace}.{field.name}")
+    return {"name": field.name, "type": ["null", avro], "default": None}

@@ -225,6 +225,20 @@ class TypesTable:
     arrays: TypeMode = "text"
     """Arrays as Avro arrays, which have one dimension, or as text."""
 
+    interval: TypeMode = "text"
+    """`interval` as an Avro record of months, days and microseconds, which has no infinity, or as
+    text."""
+
+    ranges: TypeMode = "text"
+    """The built-in ranges as Avro records of two bounds, or as text."""
+
+    hstore: TypeMode = "text"
+    """`hstore` as an Avro map of nullable texts, or as text."""
+
+    vectors: TypeMode = "text"
+    """pgvector's `vector`, `halfvec` as Avro arrays of `float` and `sparsevec` as a record, or as
+    text."""
+
     columns: Mapping[str, TypeMode] = field(default_factory=dict, hash=False)
     """Single columns that differ from the above: from `schema.table.column` to `native` or
     `text`."""

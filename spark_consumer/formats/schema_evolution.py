@@ -134,8 +134,7 @@ def follow(
             came.append(column)
             steps.append(Add(_field(column, kind), column.missing, exists=False))
         elif name not in was:
-            same = there[name].dataType == kind
-            if not same:
+            if not _is_same(there[name].dataType, kind):
                 raise _refusal(label, name, there[name].dataType, kind)
             steps.append(Add(_field(column, kind), column.missing, exists=True))
         else:
@@ -217,16 +216,21 @@ def _retyped(
 ) -> list[Step]:
     if widens(there.dataType, kind):
         return [Widen(column.name, kind)]
-    if there.dataType != kind and not _fits(kind, there.dataType):
+    if not _is_same(there.dataType, kind) and not _fits(kind, there.dataType):
         raise _refusal(label, column.name, there.dataType, kind)
-    as_text = before != column.pg_type and there.dataType.simpleString() in _TEXTS
-    if as_text and not (_is_open_text(column.pg_type) and _is_varying(before)):
+    loses = before != column.pg_type and _LOSING.search(there.dataType.simpleString())
+    if loses and not (_is_open_text(column.pg_type) and _is_varying(before)):
         raise TableError(
             f"{label}: column {column.name!r} became {column.pg_type}, it was {before}: what its"
             " values are now is not in the topic",
             hint=_COPY_AGAIN,
         )
     return []
+
+
+def _is_same(one: DataType, other: DataType) -> bool:
+    # Delta's mapping of columns leaves metadata in the fields of a struct.
+    return one.simpleString() == other.simpleString()
 
 
 def _refusal(label: str, name: str, there: DataType, comes: DataType) -> TableError:
@@ -237,7 +241,8 @@ def _refusal(label: str, name: str, there: DataType, comes: DataType) -> TableEr
     )
 
 
-_TEXTS: Final = ("string", "array<string>")
+_LOSING: Final = re.compile("string|struct")
+"""Columns whose values another type may change without that their own type shows it."""
 _LENGTH: Final = re.compile(r"character varying(?:\((\d+)\))?|text|varchar(?:\((\d+)\))?")
 
 

@@ -1,6 +1,7 @@
 """Avro decoded in the JVM: records of rows and keys, with values as tables store them.
 
-Most are what Spark makes of Avro. A time of day is a number to Spark, and text in a table.
+Most are what Spark makes of Avro. A time of day is a number to Spark, and text in a table. A record
+in a row may be NULL as a whole, and Delta then wants the same of each of its fields.
 """
 
 from __future__ import annotations
@@ -70,10 +71,12 @@ def _stored_record(record: Mapping[str, Any], value: str) -> str | None:
     """
     decoded = {f["name"]: f"{value}.`{f['name']}`" for f in record["fields"]}
     stored = {f["name"]: _stored(f["type"], decoded[f["name"]]) for f in record["fields"]}
-    if stored == decoded:
-        return None
-    fields = ", ".join(f"'{name}', {sql}" for name, sql in stored.items())
-    return f"IF({value} IS NULL, NULL, named_struct({fields}))"
+    return None if stored == decoded else _struct(value, stored)
+
+
+def _struct(value: str, fields: Mapping[str, str]) -> str:
+    made = ", ".join(f"'{name}', {sql}" for name, sql in fields.items())
+    return f"IF({value} IS NULL, NULL, named_struct({made}))"
 
 
 def _stored(kind: object, value: str) -> str:
@@ -82,7 +85,12 @@ def _stored(kind: object, value: str) -> str:
         kind = next((one for one in kind if one != "null"), "null")
     if isinstance(kind, dict) and kind.get("logicalType") == "time-micros":
         return clock_sql(value)
+    if isinstance(kind, dict) and kind["type"] == "record":
+        parts = {f["name"]: _stored(f["type"], f"{value}.`{f['name']}`") for f in kind["fields"]}
+        return _struct(value, parts)
     if isinstance(kind, dict) and kind["type"] == "array":
+        if not isinstance(kind["items"], list):  # Delta wants items that may be NULL
+            return f"CAST({value} AS ARRAY<{kind['items']}>)"
         item = _stored(kind["items"], "one")
         return value if item == "one" else f"transform({value}, one -> {item})"
     return value

@@ -1,8 +1,8 @@
 """Contract of writer schemas, checked before anything is decoded by one, whoever wrote it.
 
 Avro allocates the memory that a record claims to need. Claims that a schema allows are bounded
-here: no type inside itself, no maps, no large fixed types, and no arrays of items that take no
-bytes. Claims of a single value are bounded by `spark_consumer.spark.session.AVRO_LIMITS`.
+here: no type inside itself, no maps but of texts, no large fixed types, and no arrays of items that
+take no bytes. Claims of a single value are bounded by `spark_consumer.spark.session.AVRO_LIMITS`.
 
 Only properties that a gateway writes are kept: with others Avro's and Spark's readers
 can be made to read a value as another type, or by another class.
@@ -20,16 +20,17 @@ from spark_consumer.errors import ContractError
 __all__ = ["parsed_schema"]
 
 _LONGEST: Final = 4 * 1024 * 1024
-_DEEPEST: Final = 8
-"""Depth of records, arrays and unions in one another; an envelope has seven."""
-_MOST: Final = 20_000
-"""Types in a schema; a table has at most 1,600 columns, each of seven at most."""
+_DEEPEST: Final = 10
+"""Depth of records, arrays and unions in one another; an envelope has nine."""
+_MOST: Final = 40_000
+"""Types in a schema; a table has at most 1,600 columns, each of twenty at most."""
 _LARGEST_FIXED: Final = 256
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _PRIMITIVE: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _KEPT: Final = frozenset(
     {
         *("type", "name", "namespace", "doc", "default", "fields", "items", "symbols", "size"),
+        "values",
         *("logicalType", "precision", "scale"),
         *("pg_column", "pg_type", "pg_missing", "pg_attnum", "pg_computed"),
     }
@@ -109,6 +110,8 @@ class _Checker:
             case "array":
                 if self.check(kind.get("items"), namespace, (*within, "")):
                     raise self._error("it has an array of items that take no bytes")
+                return False
+            case "map" if kind.get("values") == ["null", "string"]:
                 return False
             case "enum":
                 self._symbols(kind.get("symbols"))

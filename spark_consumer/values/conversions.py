@@ -11,17 +11,22 @@ EncodeDateOnly, EncodeDateTime in PostgreSQL's datetime.c.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Final
 
 from pyspark.sql import Column as Expr
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, StructField
+from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
 from schemas.array_text import array_items
-from schemas.types import of_spark
+from schemas.hstore_text import hstore_pairs
+from schemas.interval_text import interval_parts
+from schemas.range_text import range_bounds
+from schemas.types import TYPES, of_spark
+from schemas.vector_text import sparsevec_parts, vector_items
 
 __all__ = [
     "CONVERSIONS",
@@ -30,9 +35,12 @@ __all__ = [
     "array_text",
     "clock_sql",
     "days",
+    "is_vector",
     "literal",
     "micros",
     "printed_sql",
+    "sparsevec_text",
+    "vector_text",
 ]
 
 _DATE: Final = r"(\d{4,})-(\d\d)-(\d\d)"
@@ -44,7 +52,10 @@ _IS_TIMESTAMP: Final = re.compile(f"{_DATE} {_CLOCK}{_ZONE}{_ERA}", re.ASCII)
 _IS_BYTES: Final = re.compile(r"\\x((?:[0-9a-f]{2})*)", re.ASCII)
 _DATE_INFINITIES: Final = {"infinity": 2**31 - 1, "-infinity": -(2**31)}
 _TIMESTAMP_INFINITIES: Final = {"infinity": 2**63 - 1, "-infinity": -(2**63)}
+_OF_RANGES: Final = next(list(entry.fields) for entry in TYPES if entry.bounds)
+_OF_SPARSE_VECTORS: Final = next(list(e.fields) for e in TYPES if e.conversion == "sparsevec")
 _DAY_US: Final = 86_400_000_000
+_HOUR_US: Final = 3_600_000_000
 
 MOST_LITERALS: Final = 1_000
 """Number of an array's items up to which it is made an expression; each is a node of the plan."""
@@ -85,15 +96,27 @@ def printed_sql(value: str, field: StructField) -> str:
     return _of(field).text(value)
 
 
+def is_vector(field: StructField) -> bool:
+    """Whether a column has the items of a vector, which prints other brackets than an array."""
+    found = of_spark(field.dataType.simpleString(), field.metadata.get("comment", ""))
+    return found.conversion == "vector"
+
+
 def _of(field: StructField) -> Conversion:
     return _conversion(field.dataType, field.metadata.get("comment", ""))
 
 
 def _conversion(kind: DataType, name: str) -> Conversion:
-    if isinstance(kind, ArrayType):
+    entry = of_spark(kind.simpleString(), name)
+    if isinstance(kind, ArrayType) and entry.array:
         item = _conversion(kind.elementType, name.removesuffix("[]"))
         return Conversion(partial(_array_literal, item), partial(array_text, item.text))
-    return CONVERSIONS[of_spark(kind.simpleString(), name).conversion]
+    if isinstance(kind, StructType) and kind.names == _OF_RANGES:
+        bound = _conversion(kind["lower"].dataType, "")
+        return Conversion(partial(_range_literal, bound), partial(_range_text, bound.text))
+    if isinstance(kind, StructType) and kind.names == _OF_SPARSE_VECTORS:
+        return CONVERSIONS["sparsevec"]
+    return CONVERSIONS[entry.conversion]
 
 
 def days(text: str) -> int:
@@ -169,6 +192,51 @@ def _array_literal(item: Conversion, text: str, kind: DataType) -> Expr:
     return F.array(*made).cast(kind)
 
 
+def _range_literal(bound: Conversion, text: str, kind: DataType) -> Expr:
+    assert isinstance(kind, StructType)
+    found = range_bounds(text.encode())
+    lower, upper, *flags = (None, None, False, False) if found is None else found
+    bounds = (
+        F.lit(None) if one is None else bound.literal(one.decode(), kind["lower"].dataType)
+        for one in (lower, upper)
+    )
+    return F.struct(*bounds, *map(F.lit, (*flags, found is None))).cast(kind)
+
+
+def _hstore_literal(text: str, kind: DataType) -> Expr:
+    pairs = list(islice(hstore_pairs(text.encode()), MOST_LITERALS + 1))
+    if len(pairs) > MOST_LITERALS:
+        raise ValueError(f"an hstore of more than {MOST_LITERALS:,} pairs")
+    sides = (
+        [None if one is None else one.decode() for one in side] for side in zip(*pairs, strict=True)
+    )
+    keys, values = (
+        (F.array(*map(F.lit, side)) for side in sides) if pairs else (F.array(), F.array())
+    )
+    return F.map_from_arrays(keys, values).cast(kind)
+
+
+def _vector_literal(text: str, kind: DataType) -> Expr:
+    return _numbers(vector_items(text.encode())).cast(kind)
+
+
+def _sparsevec_literal(text: str, kind: DataType) -> Expr:
+    dimensions, indices, values = sparsevec_parts(text.encode())
+    listed = (_numbers([b"%d" % index for index in indices]), _numbers(values))
+    return F.struct(F.lit(dimensions), *listed).cast(kind)
+
+
+def _numbers(texts: Sequence[bytes]) -> Expr:
+    """Return the expression of a list of numbers as texts: few nodes for any number of them."""
+    return F.split(F.lit(b",".join(texts).decode()), ",") if texts else F.array()
+
+
+def _interval_literal(text: str, kind: DataType) -> Expr:
+    months, days, usecs = interval_parts(text.encode())
+    parts = f"'months', {months}, 'days', {days}, 'microseconds', CAST('{usecs}' AS BIGINT)"
+    return F.expr(f"named_struct({parts})").cast(kind)
+
+
 def array_text(item: Callable[[str], str], value: str) -> str:
     """Return Spark SQL of an array's text; `item` returns that of the text of an item."""
     texts = f"transform({value}, one -> {item('one')})"
@@ -210,15 +278,94 @@ def _timestamptz_text(value: str) -> str:
     return _instant_text(f"unix_micros({value})", "+00")
 
 
+def _range_text(bound: Callable[[str], str], value: str) -> str:
+    """Return SQL of a range's text; `bound` returns that of the text of a bound."""
+    lower, upper = (_bound_text(bound(f"{value}.{side}")) for side in ("lower", "upper"))
+    return (
+        f"CASE WHEN {value}.empty THEN 'empty' WHEN {value} IS NOT NULL THEN"
+        f" concat(IF({value}.lower_inclusive, '[', '('), {lower}, ',', {upper},"
+        f" IF({value}.upper_inclusive, ']', ')')) END"
+    )
+
+
+def _bound_text(text: str) -> str:
+    """Return SQL of a bound in a range: of what bounds print, only blanks need quotes."""
+    return f"coalesce(regexp_replace({text}, '^(.* .*)$', '\"$1\"'), '')"
+
+
+def _hstore_text(value: str) -> str:
+    """Return SQL of an hstore's text, whose keys are in order of their lengths, then their bytes.
+
+    A map that was decoded from Avro has them in any order.
+    """
+    pairs = (
+        f"array_sort(transform(map_entries({value}), one -> struct(octet_length(one.key) AS size,"
+        " one.key AS key, one.value AS value)))"
+    )
+    shown = (
+        f"concat({_quoted_text('one.key')}, '=>', coalesce({_quoted_text('one.value')}, 'NULL'))"
+    )
+    return f"array_join(transform({pairs}, one -> {shown}), ', ')"
+
+
+def vector_text(item: Callable[[str], str], value: str) -> str:
+    """Return Spark SQL of a vector's text; `item` returns that of the text of an item."""
+    return f"concat('[', array_join(transform({value}, one -> {item('one')}), ','), ']')"
+
+
+def sparsevec_text(item: Callable[[str], str], value: str) -> str:
+    """Return Spark SQL of a sparse vector's text; `item` returns that of the text of a value."""
+    pair = f"concat(one.indices, ':', {item('one.values')})"
+    pairs = f"transform(arrays_zip({value}.indices, {value}.values), one -> {pair})"
+    return f"concat('{{', array_join({pairs}, ','), '}}/', {value}.dimensions)"
+
+
+def _quoted_text(text: str) -> str:
+    return rf"""concat('"', regexp_replace({text}, r'(["\\])', r'\\$1'), '"')"""
+
+
 def clock_sql(value: str) -> str:
     """Return Spark SQL of the text of a time of day, given in microseconds."""
+    return f"concat(lpad({value} div {_HOUR_US}, 2, '0'), {_within_hour(value)})"
+
+
+def _within_hour(value: str) -> str:
+    """Return SQL of the minutes and seconds of microseconds, which are not negative."""
     seconds = f"({value} div 1000000)"
-    clock = ", ':', ".join(
-        f"lpad({part}, 2, '0')"
-        for part in (f"{seconds} div 3600", f"{seconds} div 60 % 60", f"{seconds} % 60")
-    )
     fraction = f"rtrim('.', rtrim('0', concat('.', lpad({value} % 1000000, 6, '0'))))"
-    return f"concat({clock}, {fraction})"
+    return (
+        f"':', lpad({seconds} div 60 % 60, 2, '0'), ':', lpad({seconds} % 60, 2, '0'), {fraction}"
+    )
+
+
+def _interval_text(value: str) -> str:
+    """Return SQL of an interval's text: a part after a negative one has a sign in any case."""
+    months, days, usecs = (f"{value}.{part}" for part in ("months", "days", "microseconds"))
+    parts = [
+        _unit_text(f"({months} div 12)", "year", "false"),
+        _unit_text(f"({months} % 12)", "mon", "false"),
+        _unit_text(days, "day", f"{months} < 0"),
+    ]
+    hours = f"abs({usecs} div {_HOUR_US})"
+    before = f"IF({days} = 0, {months}, {days}) < 0"
+    clock = (
+        f"concat(CASE WHEN {usecs} < 0 THEN '-' WHEN {before} THEN '+' ELSE '' END,"
+        f" IF({hours} > 99, CAST({hours} AS STRING), lpad({hours}, 2, '0')),"
+        f" {_within_hour(f'abs({usecs} % {_HOUR_US})')})"
+    )
+    shown = f"{usecs} <> 0 OR ({months} = 0 AND {days} = 0)"
+    return (
+        f"CASE WHEN {value} IS NOT NULL THEN concat_ws(' ', {', '.join(parts)},"
+        f" CASE WHEN {shown} THEN {clock} END) END"
+    )
+
+
+def _unit_text(number: str, unit: str, is_before: str) -> str:
+    """Return SQL of a part of an interval; NULL where it is zero."""
+    return (
+        f"CASE WHEN {number} <> 0 THEN concat(IF({number} > 0 AND {is_before}, '+', ''),"
+        f" {number}, IF({number} = 1, ' {unit}', ' {unit}s')) END"
+    )
 
 
 def _with_infinities(number: str, infinities: Mapping[str, int], finite: str) -> str:
@@ -261,7 +408,11 @@ CONVERSIONS: Final[Mapping[str, Conversion]] = {
     "timestamp": Conversion(_timestamp_literal, _timestamp_text),
     "timestamptz": Conversion(_timestamp_literal, _timestamptz_text),
     "time": Conversion(_cast, _as_string),
+    "interval": Conversion(_interval_literal, _interval_text),
+    "hstore": Conversion(_hstore_literal, _hstore_text),
+    "vector": Conversion(_vector_literal, partial(vector_text, _as_string)),
+    "sparsevec": Conversion(_sparsevec_literal, partial(sparsevec_text, _as_string)),
     "text": Conversion(_cast, _as_string),
 }
-"""Conversions by name in schemas/types.toml, without that of arrays. Floats are an exception: Java
-formats them differently than the server."""
+"""Conversions by name in schemas/types.toml, without those of arrays and ranges. Floats are an
+exception: Java formats them differently than the server."""

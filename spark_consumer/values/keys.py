@@ -34,6 +34,10 @@ def canonical(sql: str, spark_type: str, pg_type: str, *, key: bool) -> str:
     Raises:
         TableError: see `key`.
     """
+    if spark_type.startswith("map<"):
+        return _pairs(sql)
+    if spark_type.startswith("array<map<"):
+        return f"transform({sql}, one -> {_pairs('one')})"
     if spark_type != "string":
         return sql
     key_kind = of_spark(spark_type, pg_type).key
@@ -45,6 +49,11 @@ def canonical(sql: str, spark_type: str, pg_type: str, *, key: bool) -> str:
             hint="choose a replica identity without it (ALTER TABLE ... REPLICA IDENTITY)",
         )
     return sql
+
+
+def _pairs(sql: str) -> str:
+    """Return SQL of a map's pairs: Spark compares them, and no maps."""
+    return f"array_sort(map_entries({sql}))"
 
 
 def _text(sql: str) -> str:

@@ -16,11 +16,18 @@ from typing import Final, TypeAlias
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructField
+from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructField, StructType
 
 from schemas.array_text import NotPlainError, array_items
+from schemas.vector_text import sparsevec_parts, vector_items
 from spark_consumer.names import quoted
-from spark_consumer.values.conversions import array_text, printed_sql
+from spark_consumer.values.conversions import (
+    array_text,
+    is_vector,
+    printed_sql,
+    sparsevec_text,
+    vector_text,
+)
 
 __all__ = ["Row", "digest", "mark", "marks", "plain_text", "row_digest_sql", "shown", "value_text"]
 
@@ -41,20 +48,32 @@ def value_text(text: str, kind: DataType) -> str:
             return str(bits)
         case ArrayType(elementType=FloatType() | DoubleType() as item):
             return _each(text, partial(value_text, kind=item))
+        case StructType(names=["dimensions", "indices", "values"]):
+            return _each_of_sparse(text, partial(value_text, kind=FloatType()))
     return text
 
 
 def _each(array: str, convert: Callable[[str], str]) -> str:
-    """Return the text of an array of numbers, each of which is converted.
+    """Return the text of an array or a vector, each of whose numbers is converted.
 
     An array that no table can hold stays as it is, so equals no array of a table: the source may
     have one that was not published.
     """
+    if array[-1:] == "]":  # a vector's
+        return f"[{','.join(convert(one.decode()) for one in vector_items(array.encode()))}]"
     try:
         items = [None if one is None else one.decode() for one in array_items(array.encode())]
     except NotPlainError:
         return array
     return f"{{{','.join('NULL' if one is None else convert(one) for one in items)}}}"
+
+
+def _each_of_sparse(vector: str, convert: Callable[[str], str]) -> str:
+    """Return the text of a sparse vector, each of whose values is converted."""
+    dimensions, indices, values = sparsevec_parts(vector.encode())
+    numbers = (convert(one.decode()) for one in values)
+    pairs = (f"{index}:{number}" for index, number in zip(indices, numbers, strict=True))
+    return f"{{{','.join(pairs)}}}/{dimensions}"
 
 
 def plain_text(text: str, kind: DataType) -> str:
@@ -66,6 +85,8 @@ def plain_text(text: str, kind: DataType) -> str:
             return repr(struct.unpack(">d", struct.pack(">q", int(text)))[0])
         case ArrayType(elementType=FloatType() | DoubleType() as item):
             return _each(text, partial(plain_text, kind=item))
+        case StructType(names=["dimensions", "indices", "values"]):
+            return _each_of_sparse(text, partial(plain_text, kind=FloatType()))
     return text
 
 
@@ -132,12 +153,21 @@ def _bits(value: str, java: str, method: str) -> str:
 
 def text_sql(value: str, field: StructField) -> str:
     """Return Spark SQL of the text of a column's value."""
+    bits = _bits_sql(field)
+    return printed_sql(value, field) if bits is None else bits(value)
+
+
+def _bits_sql(field: StructField) -> Callable[[str], str] | None:
+    """Return the function from SQL to that of the bits of its numbers, if it has such numbers."""
     match field.dataType:
         case FloatType() | DoubleType() as kind:
-            return _bits_of(kind, value)
+            return partial(_bits_of, kind)
         case ArrayType(elementType=FloatType() | DoubleType() as item):
-            return array_text(partial(_bits_of, item), value)
-    return printed_sql(value, field)
+            text = vector_text if is_vector(field) else array_text
+            return partial(text, partial(_bits_of, item))
+        case StructType(names=["dimensions", "indices", "values"]):
+            return partial(sparsevec_text, partial(_bits_of, FloatType()))
+    return None
 
 
 def _bits_of(kind: FloatType | DoubleType, value: str) -> str:

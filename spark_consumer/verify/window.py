@@ -247,6 +247,7 @@ class _Marked:
             value = f"coalesce({value}, {keys}.`{field}`)"
         if kept:
             value = f"IF(array_contains(e.unchanged, '{field}'), {kept}.`{field}`, {value})"
-        if self._sent[field].dataType != column.dataType:
-            value = f"CAST({value} AS {column.dataType.simpleString()})"
+        kind = column.dataType.simpleString()
+        if self._sent[field].dataType.simpleString() != kind:
+            value = f"CAST({value} AS {kind})"
         return mark_sql(text_sql(value, column), key=name in self._key)

@@ -22,8 +22,7 @@ from gateway.envelope.canonical import compile_canonical_key
 from gateway.envelope.encoding.encoders import compile_key_encoder, compile_row_encoder
 from gateway.envelope.schema import TableSchema, describe
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
-from schemas.settings.tables import TypesTable
-from tests.unit.envelope.columns import EnvelopeColumn
+from tests.unit.envelope.columns import NATIVE, EnvelopeColumn
 from tests.unit.envelope.names import identifier_of, topic_part_of
 from tests.unit.envelope.reference import encode_key_slowly, encode_row_slowly
 
@@ -57,7 +56,7 @@ def _timestamp_text(value: datetime) -> str:
     return text + (f".{value.microsecond:06d}".rstrip("0") if value.microsecond else "")
 
 
-ARRAY_OIDS = {16: 1000, 23: 1007, 1700: 1231, 25: 1009, 1083: 1183}
+ARRAY_OIDS = {16: 1000, 23: 1007, 1700: 1231, 25: 1009, 1083: 1183, 1186: 1187}
 
 
 PLAIN = re.compile(rb'[^"\\{},\s]+')
@@ -73,7 +72,12 @@ def _printed(text: bytes, quoted: bool) -> bytes:
 @st.composite
 def arrays(draw: st.DrawFn) -> Case:
     items = draw(
-        st.one_of(*(st.lists(one, max_size=20) for one in (times, texts, decimals(), integers)))
+        st.one_of(
+            *(
+                st.lists(one, max_size=20)
+                for one in (times, texts, decimals(), integers, intervals())
+            )
+        )
     )
     oid, modifier = (items[0][0], items[0][1]) if items else (23, -1)
     items = [item for item in items if item[:2] == (oid, modifier)]
@@ -84,14 +88,85 @@ def arrays(draw: st.DrawFn) -> Case:
     return ARRAY_OIDS[oid], modifier, values, b"{" + b",".join(shown) + b"}"
 
 
+@st.composite
+def intervals(draw: st.DrawFn) -> Case:
+    """An interval as EncodeInterval prints it, part by part."""
+    months, days = (
+        draw(st.integers(-(2**31) + 1, 2**31 - 2)),
+        draw(st.integers(-(2**31), 2**31 - 1)),
+    )
+    usecs = draw(st.integers(-(2**63), 2**63 - 1))
+    shown: list[str] = []
+    before = 0
+    years = abs(months) // 12 * (1 if months > 0 else -1)
+    for number, unit in ((years, "year"), (months - years * 12, "mon"), (days, "day")):
+        if number:
+            sign = "+" if before < 0 < number else ""
+            shown.append(f"{sign}{number} {unit}{'' if number == 1 else 's'}")
+            before = number
+    if usecs or not shown:
+        sign = "-" if usecs < 0 else "+" if before < 0 else ""
+        seconds, fraction = divmod(abs(usecs), 1_000_000)
+        clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        shown.append(sign + clock + (f".{fraction:06}".rstrip("0") if fraction else ""))
+    value = {"months": months, "days": days, "microseconds": usecs}
+    return _case(1186, value, " ".join(shown))
+
+
+@st.composite
+def ranges(draw: st.DrawFn) -> Case:
+    oid, bound = draw(st.sampled_from([(3904, integers), (3908, timestamps), (3912, dates)]))
+    lower, upper = (draw(st.none() | bound) for _ in range(2))
+    begins, ends, empty = (draw(st.booleans()) for _ in range(3))
+    if empty:
+        return _case(oid, _range_of(None, None, False, False, True), "empty")
+    shown = b",".join(b"" if one is None else _printed(one[3], False) for one in (lower, upper))
+    text = b"[("[not begins :][:1] + shown + b"])"[not ends :][:1]
+    bounds = (None if one is None else one[2] for one in (lower, upper))
+    return oid, -1, _range_of(*bounds, begins, ends, False), text
+
+
+def _hstore_text(pairs: dict[str, str | None]) -> str:
+    """Return the text of an hstore, whose order of keys is none that readers rely on."""
+    texts = (["NULL" if p is None else _printed(p.encode(), True).decode() for p in pair]
+             for pair in pairs.items())  # fmt: skip
+    return ", ".join("=>".join(pair) for pair in texts)
+
+
+@st.composite
+def vectors(draw: st.DrawFn) -> Case:
+    values = draw(st.lists(reals, max_size=9))
+    if draw(st.booleans()):
+        values = values or [0.5]
+        return _case(VECTOR, values, f"[{','.join(map(repr, values))}]")
+    indices = sorted(draw(st.sets(st.integers(1, 99), min_size=len(values), max_size=len(values))))
+    pairs = (f"{index}:{value!r}" for index, value in zip(indices, values, strict=True))
+    parts = {"dimensions": 99, "indices": indices, "values": values}
+    return _case(SPARSEVEC, parts, f"{{{','.join(pairs)}}}/99")
+
+
+def _range_of(*parts: object) -> dict[str, object]:
+    names = ("lower", "upper", "lower_inclusive", "upper_inclusive", "empty")
+    return dict(zip(names, parts, strict=True))
+
+
 sent_or_not: list[ColumnValue] = [b"sent", b"sent", None, UNCHANGED]
 
 integers = st.integers(-(2**31), 2**31 - 1).map(lambda v: _case(23, v, str(v)))
 texts = utf8.map(lambda v: _case(25, v, v))
+reals = st.floats(width=32, allow_nan=False, allow_infinity=False)
+dates = st.dates().map(lambda v: _case(1082, v, v.isoformat()))
+timestamps = st.datetimes().map(lambda v: _case(1114, v, _timestamp_text(v)))
 times = st.times().map(lambda v: _case(1083, v, v.isoformat()))
 
 cases = st.one_of(
     st.deferred(arrays),
+    st.deferred(ranges),
+    st.deferred(vectors),
+    st.dictionaries(utf8, st.none() | utf8, max_size=9).map(
+        lambda v: _case(HSTORE, v, _hstore_text(v))
+    ),
+    intervals(),
     times,
     st.booleans().map(lambda v: _case(16, v, "t" if v else "f")),
     integers,
@@ -99,13 +174,11 @@ cases = st.one_of(
     st.floats(allow_nan=False).map(
         lambda v: _case(701, v, repr(v).replace("inf", "Infinity")),
     ),
-    st.floats(width=32, allow_nan=False, allow_infinity=False).map(
-        lambda v: _case(700, v, repr(v))
-    ),
+    reals.map(lambda v: _case(700, v, repr(v))),
     decimals(),
     st.binary(max_size=300).map(lambda v: _case(17, v, "\\x" + v.hex())),
-    st.dates().map(lambda v: _case(1082, v, v.isoformat())),
-    st.datetimes().map(lambda v: _case(1114, v, _timestamp_text(v))),
+    dates,
+    timestamps,
     st.datetimes().map(
         lambda v: _case(1184, v.replace(tzinfo=UTC), _timestamp_text(v) + "+00"),
     ),
@@ -117,13 +190,21 @@ assert date.min.year == 1
 
 
 ITEM_OIDS = {array: item for item, array in ARRAY_OIDS.items()}
-NATIVE = TypesTable(time="native", arrays="native")
+HSTORE: int = 65_000
+VECTOR: int = 65_001
+SPARSEVEC: int = 65_002
+EXTENSIONS = (HSTORE, VECTOR, SPARSEVEC)
+
+
+NAMES = dict(zip(EXTENSIONS, ("hstore", "public.vector(3)", "sparsevec"), strict=True))
+NESTED_OIDS = {*ITEM_OIDS, 1186, 3904, 3908, 3912, *EXTENSIONS}
+"""Types that are text in a key."""
 
 
 def _columns(drawn: Sequence[Case]) -> list[EnvelopeColumn]:
     return [
         EnvelopeColumn(
-            *(f"c{n}", oid, modifier, "a type", oid, modifier, "b"),
+            *(f"c{n}", oid, modifier, NAMES.get(oid, "a type"), oid, modifier, "b"),
             element=Element(ITEM_OIDS[oid], modifier, "a type", "b") if oid in ITEM_OIDS else None,
         )
         for n, (oid, modifier, _, _) in enumerate(drawn)
@@ -181,7 +262,7 @@ def test_a_key_is_encoded_as_the_reference_does_and_read_back(drawn: list[Case])
     assert encoded == encode_key_slowly(schema, indexes, row)
     assert schema.key_schema is not None
     assert _read(schema.key_schema, encoded) == {
-        f"c{n}": text.decode() if oid in ITEM_OIDS else value
+        f"c{n}": text.decode() if oid in NESTED_OIDS else value
         for n, (oid, _, value, text) in enumerate(drawn)
     }
 

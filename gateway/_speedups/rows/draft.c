@@ -214,8 +214,10 @@ int has_unchanged(const Table *table, const Value *values)
 
 static int put_field(Buffer *out, const Field *field, const Value *value)
 {
-    return (field->is_array ? encode_array : encode_value)(out, field->code, field->scale,
-                                                           value->text, value->size);
+    int (*encode)(Buffer *, int, int, const uint8_t *, size_t) =
+        field->is_array ? encode_array : field->is_range ? encode_range : encode_value;
+
+    return encode(out, field->code, field->scale, value->text, value->size);
 }
 
 int put_row(Buffer *out, const Fields *fields, const Value *values, int identity_only)

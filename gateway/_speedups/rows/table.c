@@ -29,7 +29,7 @@ static int read_fields(Fields *to, PyObject *from, Py_ssize_t columns, int (*is_
         Field *field = &to->fields[i];
         PyObject *item = PyTuple_GetItem(from, i);
         long code, column, scale;
-        int is_identity, is_array;
+        int is_identity, is_array, is_range;
 
         if (!has_layout(item, FIELD_SIZE, "field"))
             return FAILED;
@@ -38,6 +38,7 @@ static int read_fields(Fields *to, PyObject *from, Py_ssize_t columns, int (*is_
         scale = PyLong_AsLong(PyTuple_GetItem(item, FIELD_SCALE));
         is_identity = PyObject_IsTrue(PyTuple_GetItem(item, FIELD_IS_IDENTITY));
         is_array = PyObject_IsTrue(PyTuple_GetItem(item, FIELD_IS_ARRAY));
+        is_range = PyObject_IsTrue(PyTuple_GetItem(item, FIELD_IS_RANGE));
         if (PyErr_Occurred())
             return FAILED;
         if (code < 0 || code > UINT8_MAX || !is_code((int)code) || column < 0 ||
@@ -48,6 +49,7 @@ static int read_fields(Fields *to, PyObject *from, Py_ssize_t columns, int (*is_
         field->scale = (int16_t)scale;
         field->is_identity = (uint8_t)is_identity;
         field->is_array = (uint8_t)is_array;
+        field->is_range = (uint8_t)is_range;
     }
     return DONE;
 }

@@ -15,7 +15,7 @@ enum { RECORDS = OPERATIONS, OTHERS, COUNTS };
 
 typedef struct {
     uint8_t code;
-    uint8_t is_identity, is_array;
+    uint8_t is_identity, is_array, is_range;
     int16_t scale;
     int32_t index; /* of the column in a tuple; checked against the table's width */
 } Field;

@@ -217,6 +217,81 @@ int read_clock(const uint8_t *text, size_t size, int64_t *usecs)
     return DONE;
 }
 
+/* A number with a sign or without, of nine digits at most; `at` goes behind it. */
+static int read_part(const uint8_t *text, size_t size, size_t *at, int64_t *number)
+{
+    int is_negative = *at < size && text[*at] == '-';
+    size_t first;
+
+    if (*at < size && (text[*at] == '-' || text[*at] == '+'))
+        ++*at;
+    first = *at;
+    for (*number = 0; *at < size && digit(text[*at]) >= 0; ++*at) {
+        if (*at - first == 9)
+            return NOT_MINE;
+        *number = *number * 10 + digit(text[*at]);
+    }
+    if (is_negative)
+        *number = -*number;
+    return *at > first ? DONE : NOT_MINE;
+}
+
+/* Whether the text at `at` is a unit, which `at` goes behind with the blank after it. */
+static int is_unit(const char *unit, const uint8_t *text, size_t size, size_t *at)
+{
+    size_t length = strlen(unit), end = *at + length;
+
+    if (end > size || memcmp(text + *at, unit, length) != 0)
+        return 0;
+    if (end < size && text[end] == 's')
+        end++;
+    if (end < size && (text[end] != ' ' || ++end == size))
+        return 0;
+    *at = end;
+    return 1;
+}
+
+/* Months, days and microseconds of "1 year 2 mons -3 days +04:05:06[.f]", of which parts are left
+ * out, in this order; hours of more than nine digits are left to Python. */
+int read_interval(const uint8_t *text, size_t size, int64_t parts[3])
+{
+    static const char *const units[] = {" year", " mon", " day"};
+    static const int places[] = {0, 0, 1}, factors[] = {12, 1, 1};
+    int next = 0;
+    size_t at = 0;
+
+    if (size == 0)
+        return NOT_MINE;
+    memset(parts, 0, 3 * sizeof parts[0]);
+    while (at < size) {
+        int is_negative = text[at] == '-';
+        int64_t number;
+
+        if (read_part(text, size, &at, &number) != DONE)
+            return NOT_MINE;
+        if (at < size && text[at] == ':') {
+            uint8_t clock[16] = "00";
+
+            if (size - at < 6 || size - at > 13)
+                return NOT_MINE;
+            memcpy(clock + 2, text + at, size - at);
+            if (read_clock(clock, size - at + 2, &parts[2]) != DONE)
+                return NOT_MINE;
+            parts[2] += (is_negative ? -number : number) * INT64_C(3600000000);
+            if (is_negative)
+                parts[2] = -parts[2];
+            return DONE;
+        }
+        while (next < 3 && !is_unit(units[next], text, size, &at))
+            next++;
+        if (next == 3)
+            return NOT_MINE;
+        parts[places[next]] += number * factors[next];
+        next++;
+    }
+    return parts[0] == (int32_t)parts[0] ? DONE : NOT_MINE;
+}
+
 /* Microseconds since 1970-01-01 of "YYYY-MM-DD HH:MM:SS[.f]", with "+00" after it if `zoned`. */
 static int read_timestamp(const uint8_t *text, size_t size, int zoned, int64_t *usecs)
 {

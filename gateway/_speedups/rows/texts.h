@@ -13,7 +13,7 @@ enum { FAILED = -1, DONE = 0, NOT_MINE = 1 };
 /* FAILED: no memory, or a Python exception is set. The output is valid only with DONE. */
 
 /* Codes of the ways to read a value: those that conditions have, too, are in declared.h. */
-enum { AS_BYTES = 'x', AS_CLOCK = 'c' };
+enum { AS_BYTES = 'x', AS_CLOCK = 'c', AS_INTERVAL = 'v' };
 
 #define USECS_1970_TO_2000 INT64_C(946684800000000)
 
@@ -26,6 +26,7 @@ int read_integer(const uint8_t *text, size_t size, int64_t *number);
 int read_boolean(const uint8_t *text, size_t size, int64_t *number);
 int read_double(const uint8_t *text, size_t size, double *value);
 int read_float(const uint8_t *text, size_t size, double *value);
+int read_interval(const uint8_t *text, size_t size, int64_t parts[3]);
 int read_clock(const uint8_t *text, size_t size, int64_t *usecs);
 int read_time(int code, const uint8_t *text, size_t size, int64_t *number);
 int read_moment(int code, const uint8_t *text, size_t size, int64_t *number);

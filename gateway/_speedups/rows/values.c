@@ -130,6 +130,18 @@ static int put_float(Buffer *out, int code, const uint8_t *text, size_t size)
     return put_bytes(out, little, width);
 }
 
+static int put_interval(Buffer *out, const uint8_t *text, size_t size)
+{
+    int64_t parts[3];
+
+    if (read_interval(text, size, parts) != DONE)
+        return NOT_MINE;
+    for (int i = 0; i < 3; i++)
+        if (put_long(out, parts[i]) != DONE)
+            return FAILED;
+    return DONE;
+}
+
 static int nibble(uint8_t c)
 {
     if (c >= '0' && c <= '9')
@@ -172,6 +184,7 @@ const Named conversions[] = {
     {"timestamp", AS_TIMESTAMP},
     {"timestamptz", AS_TIMESTAMPTZ},
     {"time", AS_CLOCK},
+    {"interval", AS_INTERVAL},
     {"text", AS_TEXT},
     {NULL, 0},
 };
@@ -221,6 +234,8 @@ int encode_value(Buffer *out, int code, int scale, const uint8_t *text, size_t s
         return read_time(code, text, size, &number) == DONE ? put_long(out, number) : NOT_MINE;
     case AS_CLOCK:
         return read_clock(text, size, &number) == DONE ? put_long(out, number) : NOT_MINE;
+    case AS_INTERVAL:
+        return put_interval(out, text, size);
     case AS_FLOAT:
     case AS_DOUBLE:
         return put_float(out, code, text, size);
@@ -299,7 +314,7 @@ int encode_array(Buffer *out, int code, int scale, const uint8_t *text, size_t s
             return NOT_MINE;
         items++;
     }
-    if (items > MOST_ITEMS)
+    if (items > MOST_ITEMS / (code == AS_INTERVAL ? VALUES_OF_INTERVAL : 1)) /* fields count */
         return NOT_MINE;
     if (put_long(out, items) != DONE)
         return FAILED;
@@ -312,6 +327,44 @@ int encode_array(Buffer *out, int code, int scale, const uint8_t *text, size_t s
             return got;
     }
     return put_long(out, 0);
+}
+
+/* Two bounds that may be null, whether each is included, whether the range is empty. */
+int encode_range(Buffer *out, int code, int scale, const uint8_t *text, size_t size)
+{
+    uint8_t flags[3] = {0, 0, 0};
+    size_t at = 1;
+
+    if (size == 5 && memcmp(text, "empty", 5) == 0)
+        return put_bytes(out, "\0\0\0\0\1", 5);
+    if (size < 3 || (text[0] != '[' && text[0] != '(') ||
+        (text[size - 1] != ']' && text[size - 1] != ')'))
+        return NOT_MINE;
+    for (int upper = 0; upper < 2; upper++) {
+        size_t is_quoted = text[at] == '"', end;
+        int got;
+
+        at += is_quoted;
+        for (end = at; end < size - 1 && text[end] != (is_quoted ? '"' : ','); end++)
+            if (text[end] == '\\' || (!is_quoted && memchr("\"()[]", text[end], 5) != NULL))
+                return NOT_MINE;
+        if (is_quoted || end > at) {
+            if (put_bytes(out, "\x02", 1) != DONE)
+                return FAILED;
+            got = encode_value(out, code, scale, text + at, end - at);
+        } else {
+            got = put_bytes(out, "\x00", 1);
+        }
+        if (got != DONE)
+            return got;
+        at = end + is_quoted;
+        if (upper ? at != size - 1 : at >= size - 1 || text[at] != ',')
+            return NOT_MINE;
+        at++;
+    }
+    flags[0] = text[0] == '[';
+    flags[1] = text[size - 1] == ']';
+    return put_bytes(out, flags, sizeof flags);
 }
 
 int is_canonical_code(int code)

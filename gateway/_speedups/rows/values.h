@@ -29,6 +29,7 @@ typedef struct {
 extern const Named conversions[], key_forms[];
 
 int encode_array(Buffer *out, int code, int scale, const uint8_t *text, size_t size);
+int encode_range(Buffer *out, int code, int scale, const uint8_t *text, size_t size);
 int encode_value(Buffer *out, int code, int scale, const uint8_t *text, size_t size);
 int encode_canonical(Buffer *out, int code, const uint8_t *text, size_t size);
 int is_value_code(int code);

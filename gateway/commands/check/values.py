@@ -18,12 +18,12 @@ from gateway.commands.check.findings import Finding, Severity
 from gateway.config import Settings
 from gateway.definitions.model import Column, Plan, Publish, Table
 from gateway.definitions.tables.keys import key_of
-from gateway.envelope.schema import Field, describe, has_choice
+from gateway.envelope.schema import Field, describe, has_choice, is_nested
 from gateway.source.copy.errors import TableChanged
 from gateway.source.copy.relation_guard import lock
 from gateway.source.session.connection import classify_server_error
 from schemas.settings.masks import Mask
-from schemas.types import ARRAY, MOST_ITEMS
+from schemas.types import MOST_ITEMS
 
 __all__ = ["type_findings", "value_findings"]
 
@@ -33,20 +33,22 @@ _ALL_S: Final = 60
 """Seconds for which all tables are searched."""
 
 _UNCARRIED: Final[Mapping[str, tuple[str, str]]] = {
-    "time": ("time", "24:00"),
-    "decimal": ("numeric", "NaN"),
+    "time": ("{0} OPERATOR(pg_catalog.=) '24:00'::pg_catalog.time", "24:00"),
+    "interval": ("NOT pg_catalog.isfinite({0})", "an infinite value"),
+    "decimal": ("{0} OPERATOR(pg_catalog.=) 'NaN'::pg_catalog.numeric", "NaN"),
 }
-"""PostgreSQL's type and a value of it that cannot be carried, by conversion."""
+"""Condition on values that cannot be carried, and what they are, by conversion."""
 
 _NO_LIST: Final = (
     "pg_catalog.array_ndims({0}) OPERATOR(pg_catalog.>) 1"
     " OR pg_catalog.array_lower({0}, 1) OPERATOR(pg_catalog.<>) 1"
-    f" OR pg_catalog.cardinality({{0}}) OPERATOR(pg_catalog.>) {MOST_ITEMS}"
+    " OR pg_catalog.cardinality({0}) OPERATOR(pg_catalog.>) "
 )
+"""Condition on arrays that cannot be carried; the largest number of items follows."""
 
 
 def type_findings(plan: Plan, settings: Settings) -> Iterator[Finding]:
-    """Warn of columns in ``[types]`` for which it decides nothing, and of arrays in keys."""
+    """Warn of columns in ``[types]`` for which it decides nothing, and of nested ones in keys."""
     types = settings.types
     held = {f"{one.schema}.{one.table}" for one in plan.held}
     tables: set[str] = set()
@@ -59,12 +61,13 @@ def type_findings(plan: Plan, settings: Settings) -> Iterator[Finding]:
         for column in columns:
             name = f"{table}.{column.name}"
             published[name] = column
-            is_array = column.element is not None and ARRAY.choice in types.native_of(name)
-            if is_array and column.name in key and name not in masked:
+            is_text = column.name in key and name not in masked
+            if is_text and is_nested(column, types.native_of(name)):
                 yield Finding(
                     Severity.WARNING,
-                    f"table {table}: array column {column.name} is part of the key, and therefore"
-                    " carried as text: its schema changes once the key is another one",
+                    f"table {table}: column {column.name}, of type {column.type_name}, is part of"
+                    " the key, and therefore carried as text: its schema changes once the key is"
+                    " another one",
                     f'carry it as text whatever the key is: [types.columns] "{name}" = "text"',
                 )
     for name in sorted(types.columns):
@@ -87,6 +90,8 @@ def type_findings(plan: Plan, settings: Settings) -> Iterator[Finding]:
                 Severity.WARNING,
                 f"types: [types.columns] has {name}, of type {published[name].type_name}, which is "
                 "carried in one way only",
+                "docs/types.md says which types have a choice; domains over hstore and over"
+                " pgvector's types have none",
             )
 
 
@@ -146,21 +151,20 @@ def _published(plan: Plan) -> Iterator[tuple[Table, list[Column], dict[str, Mask
 
 def _conditions(field: Field) -> Iterator[tuple[str, str]]:
     """Yield SQL conditions on a column's values that cannot be carried, and what these are."""
-    if field.item is not None:
+    if field.type.array and field.item is not None:
+        most = MOST_ITEMS // field.item.values
         yield (
-            _NO_LIST,
+            f"{_NO_LIST}{most}",
             "arrays of several dimensions, with a lower bound other than 1, or of more than"
-            f" {MOST_ITEMS:,} items",
+            f" {most:,} items",
         )
         if (known := _UNCARRIED.get(field.item.type.conversion)) is not None:
-            kind, value = known
-            items = f"ANY ({{0}}::pg_catalog.{kind}[])"
-            condition = f"'{value}'::pg_catalog.{kind} OPERATOR(pg_catalog.=) {items}"
-            yield condition, f"arrays with {value}"
-    elif field.type.conversion == "time":
-        kind, value = _UNCARRIED["time"]
-        condition = f"{{0}}::pg_catalog.{kind} OPERATOR(pg_catalog.=) '{value}'::pg_catalog.{kind}"
-        yield condition, value
+            condition, what = known
+            items = "pg_catalog.unnest({0}) AS items (item)"
+            found = f"EXISTS (SELECT FROM {items} WHERE {condition.format('item')})"
+            yield found, f"arrays with {what}"
+    elif field.type.conversion in ("time", "interval"):
+        yield _UNCARRIED[field.type.conversion]
 
 
 def _search(

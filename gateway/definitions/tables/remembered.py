@@ -34,7 +34,7 @@ from gateway.definitions.tables.shape import read_shape, unseen_change, write_sh
 from gateway.pgoutput.messages import ReplicaIdentity
 from schemas.settings.masks import Mask, read_mask
 from schemas.settings.tables import TypesTable
-from schemas.types import of_column
+from schemas.types import NESTED, of_column
 
 __all__ = [
     "describe",
@@ -52,6 +52,9 @@ __all__ = [
     "texts_of",
     "unseen_since",
 ]
+
+_STORED: Final = [field.name for field in fields(Column)].index("labels")
+"""Number of a column's values that are stored: without labels, which a mask may have to hide."""
 
 # int2, int4, int8; float4, float8; varchar, text
 _SAME_KEYS: Final = {21: 20, 23: 20, 20: 20, 700: 701, 701: 701, 1043: 25, 25: 25}
@@ -76,7 +79,7 @@ def describe(plan: Plan, copy: TableCopy) -> str:
         "kind": table.kind,
         # The value that older rows have in a masked column, published or not, is a true one.
         "columns": [
-            astuple(replace(column, missing=None) if column.name in hidden else column)
+            astuple(replace(column, missing=None) if column.name in hidden else column)[:_STORED]
             for column in table.columns
         ],
         "replica_identity": table.replica_identity.value,
@@ -240,7 +243,7 @@ def key_signature(columns: Iterable[Column], key: KeyColumns) -> list[str] | Non
 def _native(table: Table, names: Collection[str], types: TypesTable) -> dict[str, bool]:
     """Return whether the columns `names` are native where ``[types]`` has a choice."""
     return {
-        column.name: _is_native(column, types.native_of(f"{table}.{column.name}"))
+        column.name: _is_native(column, types.native_of(f"{table}.{column.name}") - NESTED)
         for column in table.columns
         if column.name in names
     }
@@ -498,7 +501,7 @@ def _publish(state: CopyState, item: Mapping[str, Any], relation_oid: int) -> Pu
 
 def _column(values: Sequence[Any]) -> Column:
     """Return a column; older texts lack the last value, the element."""
-    names = [field.name for field in fields(Column)]
+    names = [field.name for field in fields(Column)][:_STORED]
     if len(values) == len(names) - 1:
         values = [*values, None]
     attributes = dict(zip(names, values, strict=True))

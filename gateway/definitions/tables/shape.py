@@ -13,7 +13,7 @@ shows more:
 | VACUUM FULL, CLUSTER, TRUNCATE, SET LOGGED, ... | another file | no |
 | SET NOT NULL, SET DEFAULT, SET STATISTICS, RENAME COLUMN | its row is another, the file is not | no |
 | ALTER TYPE RENAME VALUE | a label of the enum | yes |
-| ALTER TYPE ADD VALUE | one label more | no |
+| ALTER TYPE ADD VALUE | one label more | no, but schemas name it (`labels`) |
 | ALTER TYPE ADD, DROP, ALTER ATTRIBUTE | the attributes of the type | yes |
 | ALTER COLLATION REFRESH VERSION, not deterministic | its version: other keys may be equal | yes |
 

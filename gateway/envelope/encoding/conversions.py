@@ -3,8 +3,7 @@
 schemas/types.toml says which type has which conversion. Each function takes the bytes of a value
 that is not NULL. Values that Avro holds as they are (text) are never decoded. A fault raises
 ValueError, or ValueFormatError where its text helps; the row encoder adds relation and column, and
-what to do about a value that only text can carry.
-`value_encoder` gives no index of a union's branch.
+that text could carry the value. `value_encoder` gives no index of a union's branch.
 
 Source: PostgreSQL's output functions, with DateStyle ISO, bytea_output hex and
 extra_float_digits 1 or more, as the gateway's sessions set them.
@@ -13,10 +12,11 @@ extra_float_digits 1 or more, as the gateway's sessions set them.
 from __future__ import annotations
 
 from binascii import unhexlify
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Context, Decimal, InvalidOperation
 from functools import partial
-from struct import Struct
+from itertools import islice
+from struct import Struct, pack
 from typing import Any, Final
 
 from gateway.core.errors import ValueFormatError
@@ -29,7 +29,11 @@ from gateway.pgtypes.datetimes.iso import (
     parse_timestamptz,
 )
 from schemas.array_text import NotPlainError, array_items
+from schemas.hstore_text import hstore_pairs
+from schemas.interval_text import interval_parts
+from schemas.range_text import range_bounds
 from schemas.types import MOST_ITEMS
+from schemas.vector_text import sparsevec_parts, vector_items
 
 __all__ = [
     "AVRO_DATE_INFINITY",
@@ -37,11 +41,14 @@ __all__ = [
     "CONVERSIONS",
     "EPOCH_SHIFT_DAYS",
     "EPOCH_SHIFT_US",
-    "UncarriedError",
     "avro_date",
+    "avro_hstore",
+    "avro_interval",
+    "avro_sparsevec",
     "avro_time",
     "avro_timestamp",
     "avro_timestamptz",
+    "avro_vector",
     "unscaled_decimal",
     "value_encoder",
 ]
@@ -62,10 +69,6 @@ _MINUS_TIMESTAMP: Final = -(2**63)
 _EXACT: Final = Context(prec=200)
 
 ValueEncoder = Callable[[bytes], bytes]
-
-
-class UncarriedError(ValueFormatError):
-    """A value of the type that its Avro type cannot carry, and text could."""
 
 
 def avro_date(text: bytes) -> int:
@@ -91,7 +94,7 @@ def _since_1970(usecs: int) -> int:
         return usecs
     usecs += EPOCH_SHIFT_US
     if usecs >= AVRO_TIMESTAMP_INFINITY:
-        raise UncarriedError(
+        raise ValueFormatError(
             "a timestamp lies after 294247-01-10 04:00:54, the last that fits into 64 bits since"
             " 1970"
         )
@@ -102,19 +105,55 @@ def avro_time(text: bytes) -> int:
     """Microseconds since midnight.
 
     Raises:
-        UncarriedError: it is the end of the day.
+        ValueFormatError: it is the end of the day.
     """
     usecs = parse_clock(text)
     if usecs == _USECS_PER_DAY:
-        raise UncarriedError("24:00 cannot be carried by Avro's time-micros")
+        raise ValueFormatError("24:00 cannot be carried by Avro's time-micros")
     return usecs
+
+
+def avro_interval(text: bytes) -> tuple[int, int, int]:
+    """Months, days and microseconds.
+
+    Raises:
+        ValueFormatError: it is infinite.
+    """
+    if text in (b"infinity", b"-infinity"):
+        raise ValueFormatError("an infinite interval has no months, days and microseconds")
+    return interval_parts(text)
+
+
+def avro_hstore(text: bytes) -> list[tuple[bytes, bytes | None]]:
+    """Keys and values in the order of the text.
+
+    Raises:
+        ValueFormatError: there are more than readers accept.
+    """
+    pairs = list(islice(hstore_pairs(text), MOST_ITEMS + 1))
+    if len(pairs) > MOST_ITEMS:
+        raise ValueFormatError(
+            f"an hstore has more than {MOST_ITEMS:,} pairs, which readers refuse"
+        )
+    return pairs
+
+
+def avro_vector(text: bytes) -> list[float]:
+    """Items of a vector."""
+    return list(map(float, vector_items(text)))
+
+
+def avro_sparsevec(text: bytes) -> tuple[int, list[int], list[float]]:
+    """Dimensions, indices from 1 on, and values of a sparse vector."""
+    dimensions, indices, values = sparsevec_parts(text)
+    return dimensions, indices, list(map(float, values))
 
 
 def unscaled_decimal(text: bytes, precision: int, scale: int) -> int:
     """The integer that, divided by 10**scale, is the number `text`.
 
     Raises:
-        UncarriedError: NaN, or a number that the precision and scale cannot hold.
+        ValueFormatError: NaN, or a number that the precision and scale cannot hold.
     """
     try:
         if scale == 0:
@@ -133,7 +172,7 @@ def unscaled_decimal(text: bytes, precision: int, scale: int) -> int:
     except (InvalidOperation, UnicodeDecodeError):
         raise ValueFormatError("a value does not read as numeric") from None
     kind = "NaN or infinity" if not number.is_finite() else "a number with other digits"
-    raise UncarriedError(f"{kind} cannot be carried by an Avro decimal({precision},{scale})")
+    raise ValueFormatError(f"{kind} cannot be carried by an Avro decimal({precision},{scale})")
 
 
 def _boolean(text: bytes) -> bool:
@@ -164,14 +203,43 @@ CONVERSIONS: Final[Mapping[str, Callable[[bytes], Any]]] = {
     "timestamp": avro_timestamp,
     "timestamptz": avro_timestamptz,
     "time": avro_time,
+    "interval": avro_interval,
+    "hstore": avro_hstore,
+    "vector": avro_vector,
+    "sparsevec": avro_sparsevec,
     "text": _text,
 }
-"""Conversions of text to values of Avro types, by name in schemas/types.toml; decimal and array
-depend on more than the text."""
+"""Conversions of text to values of Avro types, by name in schemas/types.toml; decimal, array
+and range depend on more than the text."""
 
 
 def _write_boolean(value: bool) -> bytes:
     return b"\x01" if value else b"\x00"
+
+
+def _write_pairs(pairs: Sequence[tuple[bytes, bytes | None]]) -> bytes:
+    if not pairs:
+        return b"\x00"
+    encoded = (
+        encode_bytes(key) + (b"\x00" if value is None else b"\x02" + encode_bytes(value))
+        for key, value in pairs
+    )
+    return encode_long(len(pairs)) + b"".join(encoded) + b"\x00"
+
+
+def _write_numbers(values: Iterable[int]) -> bytes:
+    return b"".join(map(encode_long, values))
+
+
+def _write_floats(values: Sequence[float]) -> bytes:
+    head = encode_long(len(values)) if values else b""
+    return head + pack(f"<{len(values)}f", *values) + b"\x00"
+
+
+def _write_sparsevec(parts: tuple[int, Sequence[int], Sequence[float]]) -> bytes:
+    dimensions, indices, values = parts
+    listed = (encode_long(len(indices)) if indices else b"") + _write_numbers(indices) + b"\x00"
+    return encode_long(dimensions) + listed + _write_floats(values)
 
 
 _WRITERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
@@ -182,33 +250,50 @@ _WRITERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
     "double": Struct("<d").pack,
     "bytes": encode_bytes,
     "string": encode_bytes,
+    "interval": _write_numbers,
+    "hstore": _write_pairs,
+    "vector": _write_floats,
+    "sparsevec": _write_sparsevec,
 }
-"""Binary encoders of Avro's primitive types."""
+"""Binary encoders of Avro's primitive types, and of what conversions with several parts return."""
 
 
 def value_encoder(field: Field) -> ValueEncoder:
     """Return the function for a field's values."""
     if field.item is not None:
-        return partial(_array, value_encoder(field.item))
+        item = value_encoder(field.item)
+        if field.type.array:
+            return partial(_array, item, MOST_ITEMS // field.item.values)
+        return partial(_range, item)
     if field.type.decimal:
         return partial(_decimal, field.precision, field.scale)
-    write = _WRITERS[field.type.avro]
+    write = _WRITERS.get(field.type.conversion) or _WRITERS[field.type.avro]
     read = CONVERSIONS[field.type.conversion]
     return lambda text: write(read(text))
 
 
-def _array(item: ValueEncoder, text: bytes) -> bytes:
-    """One block of items that may be null."""
+def _array(item: ValueEncoder, most: int, text: bytes) -> bytes:
+    """One block of items that may be null, `most` of them at the most."""
     try:
         items = array_items(text)
     except NotPlainError as error:
-        raise UncarriedError(f"an array cannot be carried by an Avro array: {error}") from None
+        raise ValueFormatError(f"an array cannot be carried by an Avro array: {error}") from None
     if not items:
         return b"\x00"
-    if len(items) > MOST_ITEMS:
-        raise UncarriedError(f"an array has more than {MOST_ITEMS:,} items, which readers refuse")
+    if len(items) > most:
+        raise ValueFormatError(f"an array has more than {most:,} items, which readers refuse")
     encoded = (b"\x00" if one is None else b"\x02" + item(one) for one in items)
     return encode_long(len(items)) + b"".join(encoded) + b"\x00"
+
+
+def _range(bound: ValueEncoder, text: bytes) -> bytes:
+    """Bounds that may be null, whether they are included, whether the range is empty."""
+    found = range_bounds(text)
+    if found is None:
+        return b"\x00\x00\x00\x00\x01"
+    lower, upper, *included = found
+    encoded = (b"\x00" if one is None else b"\x02" + bound(one) for one in (lower, upper))
+    return b"".join(encoded) + bytes(included) + b"\x00"
 
 
 def _decimal(precision: int, scale: int, text: bytes) -> bytes:

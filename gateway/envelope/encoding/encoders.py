@@ -20,7 +20,6 @@ from gateway.envelope.canonical import compile_canonical_key, partition_of
 from gateway.envelope.encoding.conversions import (
     CONVERSIONS,
     EPOCH_SHIFT_US,
-    UncarriedError,
     unscaled_decimal,
     value_encoder,
 )
@@ -223,7 +222,7 @@ def _compile(
                     _NAMESPACE[absent](value)
             except (ValueError, OverflowError, ValueFormatError) as fault:
                 hint = fault.hint if isinstance(fault, ValueFormatError) else None
-                if isinstance(fault, UncarriedError):
+                if hint is None and field.type.choice and type(value) is bytes:
                     hint = (
                         f'carry the column as text ([types.columns] "{schema}.{field.column}" ='
                         ' "text"): see docs/types.md; or leave it out with a column list'
@@ -236,12 +235,12 @@ def _compile(
                 )
         raise error
 
-    arrays = {
-        f"array_p{number}": value_encoder(field)
+    nested = {
+        f"nested_p{number}": value_encoder(field)
         for number, (field, _) in enumerate(steps)
-        if field.item is not None
+        if field.type.nested
     }
-    namespace = {**_NAMESPACE, **arrays, "explain": explain}
+    namespace = {**_NAMESPACE, **nested, "explain": explain}
     source = encoder_source(steps, union=union, absent=absent)
     exec(compile(source, f"<encoder of {schema}>", "exec"), namespace)  # noqa: S102 - see module
     encode: RowEncoder = namespace["encode"]

@@ -3,7 +3,7 @@
 Text in, text out: which Python stands for which conversion and Avro type. A conversion without
 statements of its own is called by its name. `encoders` compiles it, with the names used here bound
 to the tables and functions they mean. Names beginning with ``U_`` put the branch index of
-``["null", T]`` in front; ``array_p0`` encodes an array of the first column.
+``["null", T]`` in front; ``nested_p0`` encodes an array or a record of the first column.
 """
 
 from __future__ import annotations
@@ -72,6 +72,8 @@ def _column(
 
 def _conversion(field: Field, head: str, text: str, prefix: str) -> list[str]:
     conversion = field.type.conversion
+    if field.type.nested:
+        return [f"{head} = {'U + ' if prefix else ''}nested_{head}({text})"]
     match conversion:
         case "text":
             return _length(head, text, prefix)
@@ -86,8 +88,6 @@ def _conversion(field: Field, head: str, text: str, prefix: str) -> list[str]:
             return _timestamp(conversion, head, text, prefix)
         case "decimal":
             return _decimal(field, head, text, prefix)
-        case "array":
-            return [f"{head} = {'U + ' if prefix else ''}array_{head}({text})"]
     read = f"read_{conversion}({text})"
     match field.type.avro:
         case "int" | "long":

@@ -244,7 +244,9 @@ def _projection(
         if any(field.type.key not in compiled.KEY_FORMS for field in schema.key_fields):
             return None
         canonical = tuple(
-            layouts.Field(compiled.KEY_FORMS[field.type.key], position[field.name], 0, True, False)
+            layouts.Field(
+                compiled.KEY_FORMS[field.type.key], position[field.name], 0, True, False, False
+            )
             for field in schema.key_fields
         )
 
@@ -255,7 +257,8 @@ def _projection(
             column=position[described.name],
             scale=scalar.scale,
             is_identity=described.column in encoder.identity,
-            is_array=described.item is not None,
+            is_array=described.type.array,
+            is_range=bool(described.type.bounds),
         )
 
     key: tuple[layouts.Field, ...] | None = None
@@ -280,7 +283,7 @@ def _projection(
 
 
 def _scalar(field: Field) -> Field:
-    """Return what has the conversion: the items of an array."""
+    """Return what has the conversion: the items of an array, the bounds of a range."""
     return field if field.item is None else field.item
 
 

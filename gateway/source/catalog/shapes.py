@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 
 from gateway.definitions.model import Plan, Table
+from gateway.definitions.tables.labels import has_new_labels
 from gateway.definitions.tables.shape import unseen_changes
 from gateway.source.catalog.shape_queries import shapes_digest
 from gateway.source.catalog.tables import read_shaped_tables
@@ -30,11 +31,14 @@ def has_unseen_changes(connection: _Connection, plan: Plan, targets: Collection[
     except psycopg.Error as error:
         text = error.diag.message_primary or str(error)
         raise classify_server_error(error.sqlstate, text, doing="looking at columns") from None
-    return _is_changed(plan, plan.tables, tables)
+    return bool(unseen_changes(plan.tables, _with_tables(plan, tables)))
 
 
 class ShapeWatch:
-    """Watch for changes of the copied tables of a plan that no Relation message reports."""
+    """Watch for changes of the copied tables of a plan that no Relation message reports.
+
+    They give rows other values, or an enum other labels.
+    """
 
     def __init__(self) -> None:
         self._digest = ""
@@ -57,9 +61,10 @@ class ShapeWatch:
             raise classify_server_error(error.sqlstate, text, doing="watching columns") from None
         before = plan.tables if self._tables is None else self._tables
         self._digest, self._tables = digest, tables
-        return _is_changed(plan, before, tables)
+        after = _with_tables(plan, tables)
+        return bool(unseen_changes(before, after)) or has_new_labels(before, after)
 
 
-def _is_changed(plan: Plan, before: Mapping[int, Table], now: Mapping[int, Table]) -> bool:
-    copies = tuple(copy for copy in plan.copies if copy.target_oid in now)
-    return bool(unseen_changes(before, replace(plan, tables={**now}, copies=copies)))
+def _with_tables(plan: Plan, tables: Mapping[int, Table]) -> Plan:
+    copies = tuple(copy for copy in plan.copies if copy.target_oid in tables)
+    return replace(plan, tables={**tables}, copies=copies)

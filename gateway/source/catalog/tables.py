@@ -10,6 +10,7 @@ from typing import Any, Final
 import psycopg
 
 from gateway.definitions.model import Collation, Column, Element, Parent, Table
+from gateway.definitions.tables.labels import bounded
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.source.catalog.partition_trees import tree_of
 from gateway.source.catalog.shape_queries import read_shapes
@@ -81,7 +82,9 @@ _TYPES: Final = """
         SELECT w.type_oid, t.typbasetype, t.typtypmod
         FROM walk AS w JOIN pg_catalog.pg_type AS t ON t.oid = w.base_oid WHERE t.typtype = 'd')
     SELECT t.oid, t.typtype::pg_catalog.text, t.typcollation, w.base_oid, w.base_modifier,
-        pg_catalog.format_type(t.oid, NULL), e.oid
+        pg_catalog.format_type(t.oid, NULL), e.oid, ARRAY(
+            SELECT l.enumlabel::pg_catalog.text FROM pg_catalog.pg_enum AS l
+            WHERE l.enumtypid = coalesce(w.base_oid, t.oid) ORDER BY l.enumsortorder)
     FROM pg_catalog.pg_type AS t
     LEFT JOIN (walk AS w JOIN pg_catalog.pg_type AS b ON b.oid = w.base_oid AND b.typtype <> 'd')
         ON w.type_oid = t.oid
@@ -102,6 +105,7 @@ class _TypeRow:
         base_modifier: Modifier that the domains give it; None if it is no domain.
         name: Name without modifiers.
         element_oid: OID of the type of the items, if the base type is an array; else None.
+        labels: Labels of the base type, if it is an enum, and a schema can show them.
     """
 
     kind: str
@@ -110,6 +114,7 @@ class _TypeRow:
     base_modifier: int | None
     name: str
     element_oid: int | None
+    labels: tuple[str, ...]
 
 
 class _Types:
@@ -130,7 +135,11 @@ class _Types:
             "base_type_modifier": modifier,
             "type_kind": row.kind,
             "element": self._element(row.element_oid, modifier),
+            "labels": row.labels or self._labels_of_items(row.element_oid),
         }
+
+    def _labels_of_items(self, oid: int | None) -> tuple[str, ...]:
+        return () if oid is None or oid not in self._elements else self._elements[oid].labels
 
     def _element(self, oid: int | None, modifier: int) -> Element | None:
         if oid is None or oid not in self._elements:
@@ -349,7 +358,7 @@ def _identity(
 
 def _read_types(connection: _Connection, oids: Collection[int]) -> dict[int, _TypeRow]:
     rows = connection.execute(_TYPES, {"types": sorted(oids)})
-    return {oid: _TypeRow(*attributes) for oid, *attributes in rows}
+    return {oid: _TypeRow(*[*others, bounded(labels)]) for oid, *others, labels in rows}
 
 
 def _read_collations(connection: _Connection, oids: set[int]) -> dict[int, Collation]:

@@ -10,7 +10,7 @@ from typing import Final
 import delta.tables
 from pyspark.sql import Column as Expr
 from pyspark.sql import SparkSession
-from pyspark.sql.types import ArrayType, StructField, TimestampNTZType
+from pyspark.sql.types import StructField
 
 from spark_consumer.errors import COPY_AGAIN, TableError
 from spark_consumer.formats.delta.log import Log
@@ -132,7 +132,5 @@ def needs_mapping(names: Iterable[str]) -> bool:
 
 
 def has_times(fields: Iterable[StructField]) -> bool:
-    """Whether a column is a timestamp without time zone, or has items that are."""
-    kinds = (field.dataType for field in fields)
-    items = (kind.elementType if isinstance(kind, ArrayType) else kind for kind in kinds)
-    return any(isinstance(kind, TimestampNTZType) for kind in items)
+    """Whether a column is a timestamp without time zone, or has parts that are."""
+    return any("timestamp_ntz" in field.dataType.simpleString() for field in fields)

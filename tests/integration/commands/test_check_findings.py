@@ -93,13 +93,15 @@ def test_values_that_avro_cannot_carry_are_found_in_the_tables(
         connection.execute("CREATE DOMAIN hour AS time")
         connection.execute(
             "CREATE TABLE wide (a int PRIMARY KEY, t time, i int[], j int[], k hour[],"
-            " n numeric(9,2)[], plain time[])"
+            " n numeric(9,2)[], plain time[], s interval, u interval[], calm interval[])"
         )
         connection.execute(
-            "INSERT INTO wide VALUES (1, '24:00', '{{1,2}}', '{1}', NULL, NULL, '{12:00,NULL}'),"
-            " (2, '12:00', '{}', NULL, '{12:00,24:00}', '{1,NaN}', '{}')"
+            "INSERT INTO wide VALUES (1, '24:00', '{{1,2}}', '{1}', NULL, NULL, '{12:00,NULL}',"
+            " '1 day', '{NULL}', '{1 day}'),"
+            " (2, '12:00', '{}', NULL, '{12:00,24:00}', '{1,NaN}', '{}',"
+            " 'infinity', '{1 day,-infinity}', NULL)"
         )
-    s = scene(PLAIN, types={"time": "native", "arrays": "native"})
+    s = scene(PLAIN, types={"time": "native", "arrays": "native", "interval": "native"})
 
     said = s.cli("check").out
 
@@ -107,9 +109,12 @@ def test_values_that_avro_cannot_carry_are_found_in_the_tables(
     assert "table public.wide: column i has arrays of several dimensions" in said
     assert "table public.wide: column k has arrays with 24:00" in said
     assert "table public.wide: column n has arrays with NaN" in said
+    assert "table public.wide: column s has an infinite value" in said
+    assert "table public.wide: column u has arrays with an infinite value" in said
     assert '[types.columns] "public.wide.n" = "text"' in said
     assert "column j" not in said
     assert "column plain" not in said
+    assert "column calm" not in said
 
 
 def test_values_of_masked_columns_are_not_searched_unless_somebody_has_them_without_a_mask(
@@ -155,8 +160,8 @@ def test_an_array_in_a_key_is_named_unless_it_is_text_in_any_case(
     s.project.extra = {"types": {"arrays": "native"}, "types.columns": {"public.wide.a": "text"}}
     as_text = s.cli("check").out
 
-    assert "WARNING table public.wide: array column a is part of the key" in said
-    assert "array column i" not in said
+    assert "WARNING table public.wide: column a, of type integer[], is part of the key" in said
+    assert "column i, of" not in said
     assert "is part of the key" not in as_text
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from schemas.settings.tables import TYPE_CHOICES
 from tests.support.backends.majors import alternating
 from tests.support.backends.servers import Database
 from tests.support.gateway.process import GatewayProject, Read, TopicReader
@@ -24,7 +25,8 @@ CREATE TABLE typed (
     id bigint, at timestamptz, n numeric, n2 numeric(12,3), f real, d double precision,
     ok boolean, day date, t time, tz timetz, ts timestamp, i interval, u uuid, b bytea,
     v varchar(20), c char(5), j json, jb jsonb, net inet, mac macaddr, bits varbit, p point,
-    m mood, pr pair, dom positive, ints int[], words text[], r int4range, mr datemultirange,
+    m mood, pr pair, dom positive, ints int[], words text[], spans interval[],
+    r int4range, mr datemultirange,
     vec tsvector, acl aclitem, cash money, big text,
     PRIMARY KEY (id, at, n)
 );
@@ -35,7 +37,7 @@ ALTER TABLE typed_whole DROP COLUMN cash, REPLICA IDENTITY FULL;
 
 PUBLISHED = (
     "id, at, n, n2, f, d, ok, day, t, tz, ts, i, u, b, v, c, j, jb, net, mac, bits, p, m, pr, dom,"
-    " ints, words, r, mr, vec, acl, big"
+    " ints, words, spans, r, mr, vec, acl, big"
 )
 
 TYPED_PUBLICATIONS = f"""
@@ -56,7 +58,8 @@ SELECT i, timestamptz '2024-01-01 UTC' + i * interval '7 hours 0.001 seconds', i
     decode(md5(i::text), 'hex'), 'value ' || i, 'abc', '{"a" : 1}', '{"b": [1, null]}',
     inet '10.0.0.0/8' + i, '08:00:2b:01:02:03', i::bit(9)::varbit, point(i, -i / 3.0),
     CASE i % 2 WHEN 0 THEN 'sad' ELSE 'so so' END::mood, ROW(i, 'it"s')::pair, i + 1,
-    ARRAY[i, NULL], ARRAY['a b', 'NULL', ''], int4range(i, i + 5),
+    ARRAY[i, NULL], ARRAY['a b', 'NULL', ''],
+    ARRAY[make_interval(days => -i), NULL], int4range(i, i + 5),
     '{[2024-01-01,2024-02-01),[2024-03-01,)}', 'a:1A b:2', '=r/postgres', i, repeat('x', i * 200)
 FROM generate_series(1, 40) AS i;
 """
@@ -113,7 +116,7 @@ def test_binary_and_text_streams_make_the_same_records(
                 f"{PUBLICATIONS} {TYPED_PUBLICATIONS}"
                 f"CREATE SUBSCRIPTION {name} CONNECTION '' PUBLICATION {published}"
                 f" WITH (copy_data = false, binary = {binary});",
-                {"gateway": {"name": "same"}, "types": {"time": "native", "arrays": "native"}},
+                {"gateway": {"name": "same"}, "types": dict.fromkeys(TYPE_CHOICES, "native")},
             )
         try:
             for name, project in projects.items():

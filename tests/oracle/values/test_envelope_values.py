@@ -25,13 +25,13 @@ from schemas.settings.tables import TypesTable
 from schemas.types import TYPES
 from tests.support.backends.servers import PostgresServer
 from tests.support.run.seeds import setseed
+from tests.unit.envelope.columns import NATIVE
 
 pytestmark = [pytest.mark.postgres, pytest.mark.seeded]
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 DEFAULT = TypesTable()
-NATIVE = TypesTable(time="native", arrays="native")
 
 SESSION = """
     SET DateStyle = 'ISO'; SET IntervalStyle = 'postgres'; SET TimeZone = 'UTC';
@@ -56,8 +56,10 @@ def schema_of(server: Connection, type_name: str, types: TypesTable = DEFAULT) -
     table = describe_table(server, row[0])
     assert table is not None
     server.execute("DROP TABLE probe")
-    key = None if table.columns[0].element is not None else ("v",)
-    return describe("public", "probe", table.columns, key, types=types)
+    # Arrays and records in a key are text.
+    return describe(
+        "public", "probe", table.columns, None if types is NATIVE else ("v",), types=types
+    )
 
 
 def plain(avro: Any) -> Any:
@@ -66,6 +68,8 @@ def plain(avro: Any) -> Any:
         return [plain(one) for one in avro]
     if isinstance(avro, dict) and avro["type"] == "array":
         return {**avro, "items": plain(avro["items"])}
+    if isinstance(avro, dict) and avro["type"] == "record":
+        return {**avro, "fields": [{**f, "type": plain(f["type"])} for f in avro["fields"]]}
     return avro["type"] if isinstance(avro, dict) and avro["logicalType"] != "decimal" else avro
 
 
@@ -89,6 +93,24 @@ TIMES = """('4713-01-01 00:00:00 BC'), ('0001-12-31 23:59:59.999999 BC'), ('0001
     ('1969-12-31 23:59:59.999999'), ('1970-01-01'), ('1970-01-01 00:00:00.000001'),
     ('1999-12-31 23:59:59.999999'), ('2000-01-01'), ('2024-02-29 12:34:56.7'),
     ('9999-12-31 23:59:59.999999'), ('10000-01-01'), ('294247-01-10 04:00:54.775806')"""
+
+INTERVALS = """('0'), ('1 year 2 mons -3 days -04:05:06.7'), ('-1 year -2 mons +3 days 04:05:06.7'),
+    ('-1 days +00:00:00.000001'), ('1 mon'), ('-13 mons'), ('1000:00'), ('178956970 years'),
+    ('-178956970 years -7 mons -2147483648 days'), ('2562047787:59:59.999999')"""
+PARTS = """CASE WHEN {0} IS NOT NULL THEN jsonb_build_object('months', (extract(year FROM {0}) * 12
+    + extract(month FROM {0}))::int, 'days', extract(day FROM {0})::int, 'microseconds',
+    (extract(hour FROM {0}) * 3600000000 + extract(minute FROM {0}) * 60000000
+    + extract(microseconds FROM {0}))::int8) END"""
+
+
+def of_range(bound: str, value: str = "v") -> str:
+    """SQL of what a range is; `bound` is that of a bound, by the function that returns it."""
+    return (
+        f"CASE WHEN {value} IS NOT NULL THEN jsonb_build_object('lower', {bound.format('lower')},"
+        f" 'upper', {bound.format('upper')}, 'lower_inclusive', lower_inc({value}),"
+        f" 'upper_inclusive', upper_inc({value}), 'empty', isempty({value})) END"
+    )
+
 
 # type, rows of a VALUES list or a query, and what the value is by PostgreSQL's own account.
 CASES = [
@@ -172,7 +194,19 @@ CASES = [
         "(extract(epoch FROM v) * 1000000)::int8",
     ),
     ("timetz", "VALUES ('12:00:00+05:30')", "v::text"),
-    ("interval", "VALUES ('1 year 2 mons -3 days -04:05:06.7'), ('0')", "v::text"),
+    ("interval", f"VALUES {INTERVALS}", PARTS.format("v")),
+    (
+        "interval",
+        "SELECT make_interval(months => (random() * 60 - 30)::int,"
+        " days => (random() * 60 - 30)::int, secs => ((random() - 0.5) * 1e6)::numeric(9,2))"
+        " FROM generate_series(1, 300)",
+        PARTS.format("v"),
+    ),
+    (
+        "interval[]",
+        "VALUES ('{1 day,NULL,\"-1 mons +02:00:00\"}'), ('{}')",
+        f"(SELECT coalesce(jsonb_agg({PARTS.format('x')}), '[]') FROM unnest(v) AS x)",
+    ),
     ("int4[]", "VALUES ('{1,NULL,3}'), ('{}'), ('{-2147483648,2147483647}')", "v"),
     ("numeric(10,2)[]", "VALUES ('{1.10,NULL,-0.01}'), ('{99999999.99}')", "v"),
     ("text[]", r"""VALUES ('{"a \"b\\",NULL,"NULL","",",","{x}",é}'), (E'{"a\nb"}')""", "v"),
@@ -190,7 +224,31 @@ CASES = [
     ("numeric[]", "VALUES ('{NaN,1.00,NULL}')", "v::text[]"),
     ("box[]", "VALUES ('{(1,1),(0,0);(2,2),(1,1)}')", "v::text"),
     ("int2vector", "VALUES ('1 2 3')", "v::text"),
-    ("int4range", "VALUES ('[1,5)'), ('empty')", "v::text"),
+    ("int4range", "VALUES ('[1,5)'), ('empty'), ('(,)'), ('[,7]')", of_range("{}(v)")),
+    ("int8range", f"VALUES ('[{-(2**63)},{2**63 - 1})')", of_range("{}(v)")),
+    ("numrange", "VALUES ('(1.50,2]'), ('[-1e30,)'), ('(-Infinity,NaN)')", of_range("{}(v)::text")),
+    (
+        "daterange",
+        "SELECT daterange(d, d + (random() * 99)::int) FROM generate_series(1, 99) AS g,"
+        " LATERAL (SELECT date '0001-01-01' - 999 + (random() * 99999)::int + 0 * g) AS r(d)",
+        of_range("{}(v) - date '1970-01-01'"),
+    ),
+    *(
+        (
+            f"{one}range",
+            f"SELECT {one}range(b, b + random() * interval '1 year', '(]') FROM"
+            " (SELECT timestamp '0001-01-01' + random() * interval '3000 years'"
+            f" FROM generate_series(1, 99)) AS r(b)",
+            of_range("(extract(epoch FROM {}(v)) * 1000000)::int8"),
+        )
+        for one in ("ts", "tstz")
+    ),
+    (
+        "int4range[]",
+        """VALUES ('{"[1,5)",NULL,empty}')""",
+        f"(SELECT jsonb_agg({of_range('{}(x)', 'x')}) FROM unnest(v) AS x)",
+    ),
+    ("int4multirange", "VALUES ('{[1,5),[7,9)}')", "v::text"),
     ("bit(3)", "VALUES (B'101')", "v::text"),
     ("money", "VALUES ('12.34')", "v::text"),
 ]
@@ -225,6 +283,8 @@ def test_a_value_means_what_postgresql_says(
         ("timestamptz", "294276-12-31 23:59:59.999999+00"),
         ("uuid", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
         ("time", "24:00:00"),
+        ("interval", "-1 days +02:03:04"),
+        ("tsrange", '["2024-01-01 00:00:00",infinity)'),
         ("int4[]", "[0:1]={1,2}"),
     ],
 )
@@ -292,6 +352,8 @@ def test_the_infinities_are_beyond_every_finite_value(
         ("int4[]", "{{1,2},{3,4}}", "more than one dimension"),
         ("int4[]", "[0:1]={1,2}", "a lower bound other than 1"),
         ("numeric(4,2)[]", "{1,NaN}", "NaN or infinity cannot be carried"),
+        ("interval", "infinity", "an infinite interval has no months"),
+        ("tsrange", "[294276-12-31 23:59:59,)", "a timestamp lies after"),
     ],
 )
 def test_a_value_of_postgresqls_that_avro_cannot_hold_is_refused(
@@ -303,6 +365,27 @@ def test_a_value_of_postgresqls_that_avro_cannot_hold_is_refused(
 
     with pytest.raises(ValueFormatError, match=message):
         read_back(schema, row[0])
+
+
+def test_labels_of_an_enum_are_in_the_order_of_the_enum(server: Connection) -> None:
+    server.execute(
+        "CREATE TYPE pg_temp.mood AS ENUM ('sad', 'ok');"
+        "CREATE DOMAIN pg_temp.feeling AS pg_temp.mood"
+    )
+    server.execute("ALTER TYPE pg_temp.mood ADD VALUE 'a''b' BEFORE 'ok'")
+    for name in ("mood", "feeling", "mood[]", "feeling[]"):
+        value = schema_of(server, f"pg_temp.{name}", NATIVE).value_schema
+        (field,) = value["fields"][0]["type"][1]["fields"]
+        assert field["pg_labels"] == ["sad", "a'b", "ok"], name
+
+
+def test_labels_that_are_too_large_for_a_schema_are_not_read(server: Connection) -> None:
+    labels = ", ".join(f"'{number:063}'" for number in range(1000))
+    server.execute(f"CREATE TYPE pg_temp.large AS ENUM ({labels})".encode())
+    for name in ("large", "large[]"):
+        value = schema_of(server, f"pg_temp.{name}", NATIVE).value_schema
+        (field,) = value["fields"][0]["type"][1]["fields"]
+        assert "pg_labels" not in field, name
 
 
 EQUALITY = {

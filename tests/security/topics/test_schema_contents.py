@@ -69,7 +69,7 @@ def test_what_is_said_of_a_column_has_its_type(name: str, value: object) -> None
 
 
 @pytest.mark.parametrize(
-    "symbols", [None, "ab", ["a", "a"], [5], [["a"]], ["\x1b"], [f"s{n}" for n in range(20_001)]]
+    "symbols", [None, "ab", ["a", "a"], [5], [["a"]], ["\x1b"], [f"s{n}" for n in range(40_001)]]
 )
 def test_an_enumeration_that_is_none_is_refused(symbols: object) -> None:
     schema = value_schema("public", "t", COLUMNS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from dataclasses import replace
-from datetime import time
+from datetime import datetime, time, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from spark_consumer.kafka.decode import row_type
 from spark_consumer.values.conversions import literal, printed_sql
 from tests.support.spark.direct import Direct
 from tests.support.spark.records import Col, StaticSchemas, TableTopic, key_schema, value_schema
-from tests.unit.envelope.columns import column, numeric
+from tests.unit.envelope.columns import NATIVE, column, numeric
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,7 +42,24 @@ VALUES = {
     "timestamp without time zone": ("2024-02-29 00:00:00", "294246-12-31 23:59:59.999999"),
     "timestamp with time zone": ("0044-03-15 12:00:00.5+00 BC", "infinity", "-infinity"),
     "uuid": ("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",),
-    "interval": ("1 mon 02:03:04",),
+    "interval": (
+        *("1 mon 02:03:04", "00:00:00", "-1 years -1 mons +1 day -00:00:00.000001", "1 year"),
+        *("-1 days +100:00:00.5", "-2562047788:00:54.775808", "178956970 years 7 mons", "-1 mons"),
+    ),
+}
+VALUES |= {
+    "int4range": ("[1,5)", "empty", "(,)", "[-7,)"),
+    "int8range": ("(,9223372036854775807)",),
+    "numrange": ("(-1.50,2]",),
+    "daterange": ("[2024-02-29,infinity)", '["0044-03-15 BC",)'),
+    "tsrange": ('["2024-02-29 00:00:00",infinity]', '(,"2024-02-29 12:00:00.5")'),
+    "public.hstore": ("", '"a"=>"1", "bb"=>NULL', '""=>"", "b"=>"x\\"y\\\\", "é"=>"NULL"'),
+    "vector(2000)": ("[0.5,-1.25]", f"[{','.join(['0.5'] * 2000)}]"),
+    "public.sparsevec": (
+        *("{}/9", "{1:-1.5,9:0.25}/9"),
+        f"{{{','.join(f'{number}:0.5' for number in range(1, 2001))}}}/9000",
+    ),
+    "tstzrange": ('["2024-02-29 00:00:00+00","2024-03-01 00:00:00+00")',),
 }
 
 
@@ -54,7 +71,10 @@ def test_columns_become_what_the_table_says(spark: SparkSession) -> None:
             column(f"c{number}", (1007, "integer[]")), element=Element(23, -1, "integer", "b")
         )
         if entry.array
-        else column(f"c{number}", (next(iter(entry.names.values()), 65_000), "a type"))
+        else column(
+            f"c{number}",
+            (next(iter(entry.names.values()), 65_000), next(iter(entry.extension), "a type")),
+        )
         for number, entry in enumerate(TYPES)
     ]
     types = TypesTable(
@@ -74,10 +94,10 @@ def test_what_postgresql_prints_is_read_and_printed_again(spark: SparkSession) -
     columns = [
         numeric(f"c{number}", 10, 2)
         if name.startswith("numeric(")
-        else column(f"c{number}", (OIDS[name], name))
+        else column(f"c{number}", (OIDS.get(name, 65_000), name))
         for number, name in enumerate(VALUES)
     ]
-    decoded = row_type(spark, describe("public", "t", columns).value_schema)
+    decoded = row_type(spark, describe("public", "t", columns, types=NATIVE).value_schema)
     fields = {
         name: StructField(field.name, field.dataType, True, {"comment": name})
         for name, field in zip(VALUES, decoded.fields, strict=True)
@@ -92,6 +112,25 @@ def test_what_postgresql_prints_is_read_and_printed_again(spark: SparkSession) -
 
     assert printed is not None
     assert list(printed) == [text for _, text in given]
+
+
+@pytest.mark.parametrize("kind", ["TIMESTAMP", "TIMESTAMP_NTZ"])
+def test_an_interval_is_added_to_a_timestamp_as_the_manual_says(
+    spark: SparkSession, kind: str
+) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "types.md").read_text(encoding="utf-8")
+    found = re.search(r"```sql\n(SELECT .*? AS goes_on)\n", page, re.DOTALL)
+    assert found is not None
+    days, usecs = -1, 9_007_199_254_740_993
+    pause = f"named_struct('months', 1, 'days', {days}, 'microseconds', {usecs})"
+    row = f"SELECT {kind} '2024-01-31 00:00:00' AS started, {pause} AS pause"
+
+    added = spark.sql(f"{found[1]} FROM ({row})").selectExpr("CAST(goes_on AS STRING)").first()
+
+    # PostgreSQL adds the months, of which the day is the last one at most, then the days.
+    expected = datetime(2024, 2, 29) + timedelta(days=days, microseconds=usecs)
+    assert added is not None
+    assert added[0] == str(expected)
 
 
 @pytest.mark.parametrize("held", [True, False], ids=["driver", "frames"])

@@ -301,6 +301,16 @@ def test_a_column_that_is_added_to_a_whole_row_key_copies_nothing() -> None:
     assert not is_copied(plan(None, table=wider), plan(None, table=table))
 
 
+def test_the_labels_of_an_enum_are_not_stored() -> None:
+    labelled = replace(MOODS, labels=("sad", "so so"))
+    state = remembered(*TABLE.columns, labelled)
+
+    recalled = recall(served(replace(plan(None), tables={}, publishes=(), copies=())), [state], ())
+
+    assert "so so" not in state.taken
+    assert recalled.tables[1].columns == (*TABLE.columns, MOODS)
+
+
 def test_a_table_of_which_it_is_not_known_how_keys_were_carried_is_not_copied() -> None:
     before = plan("(a > 5)")
     older = json.loads(describe(before, before.copies[0]))

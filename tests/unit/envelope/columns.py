@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from gateway.definitions.model import Element
+from schemas.settings.tables import TYPE_CHOICES, TypesTable
+
+_EVERYTHING: dict[str, Any] = dict.fromkeys(TYPE_CHOICES, "native")
+NATIVE = TypesTable(**_EVERYTHING)
 
 INT4 = (23, "integer")
 INT8 = (20, "bigint")
@@ -28,6 +33,7 @@ class EnvelopeColumn:
     missing: str | None = None
     computed: bool = False
     element: Element | None = None
+    labels: tuple[str, ...] = ()
 
 
 def column(

@@ -15,13 +15,18 @@ import fastavro
 
 from gateway.envelope.encoding.conversions import (
     avro_date,
+    avro_hstore,
+    avro_interval,
+    avro_sparsevec,
     avro_time,
     avro_timestamp,
     avro_timestamptz,
+    avro_vector,
 )
 from gateway.envelope.schema import Field, TableSchema
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
 from schemas.array_text import array_items
+from schemas.range_text import range_bounds
 
 __all__ = ["encode_key_slowly", "encode_row_slowly", "python_value", "row_datum"]
 
@@ -30,8 +35,12 @@ def python_value(field: Field, value: ColumnValue) -> object:
     """Return what fastavro takes for a value; dates and times are integers since 1970."""
     if value is None or value is UNCHANGED:
         return None
-    if field.item is not None:
+    if field.type.array and field.item is not None:
         return [python_value(field.item, one) for one in array_items(value)]
+    if field.item is not None:
+        lower, upper, *included = range_bounds(value) or (None, None, False, False)
+        bounds = (python_value(field.item, one) for one in (lower, upper))
+        return dict(zip(field.type.fields, (*bounds, *included, value == b"empty"), strict=True))
     match field.type.avro, field.type.logical:
         case "boolean", _:
             return {b"t": True, b"f": False}[value]
@@ -53,6 +62,15 @@ def python_value(field: Field, value: ColumnValue) -> object:
             return bytes.fromhex(value.decode().removeprefix("\\x"))
         case "string", _:
             return value.decode()
+        case "map", _:
+            pairs = ((key.decode(), one) for key, one in avro_hstore(value))
+            return {key: None if one is None else one.decode() for key, one in pairs}
+        case "array", _:
+            return avro_vector(value)
+        case "record", _ if field.type.conversion == "sparsevec":
+            return dict(zip(field.type.fields, avro_sparsevec(value), strict=True))
+        case "record", _:
+            return dict(zip(field.type.fields, avro_interval(value), strict=True))
         case other:
             raise AssertionError(other)
 

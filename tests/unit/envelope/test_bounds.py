@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import resources
 from io import BytesIO
 from typing import Any
@@ -12,10 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import schemas
-from gateway.core.errors import ProtocolError
+from gateway.core.errors import ProtocolError, ValueFormatError
+from gateway.definitions.model import Element
 from gateway.envelope.bounds import MOST_BYTES, check_datum
+from gateway.envelope.encoding.encoders import compile_row_encoder
 from gateway.envelope.encoding.varint import encode_long
+from gateway.envelope.schema import describe
 from schemas.types import MOST_ITEMS
+from tests.unit.envelope.columns import NATIVE, column
 
 NAMES = ["progress", "progress-key", "transaction", "envelope", "error", "message"]
 
@@ -78,10 +83,32 @@ def test_a_claim_that_the_bytes_do_not_bear_out_is_refused(schema: Any, data: by
         check_datum(parsed(schema), data)
 
 
-def test_an_array_of_as_many_items_as_the_gateway_carries_is_read() -> None:
-    schema = parsed({"type": "array", "items": ["null", "int"]})
+@pytest.mark.parametrize(
+    ("name", "oid", "item", "values"),
+    [
+        pytest.param("integer[]", 23, b"7", 1, id="array"),
+        pytest.param("interval[]", 1186, b"01:00:00", 4, id="array of records"),
+        pytest.param("int4range[]", 3904, b'"[1,5)"', 6, id="array of ranges"),
+        pytest.param("hstore", 0, b'"a"=>NULL', 1, id="map"),
+    ],
+)
+def test_a_value_of_as_many_items_as_the_gateway_carries_is_read(
+    name: str, oid: int, item: bytes, values: int
+) -> None:
+    kind = name.removesuffix("[]")
+    element = Element(oid, -1, kind, "b") if oid else None
+    schema = describe(
+        "s", "t", [replace(column("c", (65_000, name)), element=element)], types=NATIVE
+    )
+    encode = compile_row_encoder(schema, [0])
+    text = b", ".join([item] * MOST_ITEMS)
+    if element is not None:
+        text = b"{%s}" % b",".join([item] * (MOST_ITEMS // values))
+    row = schema.value_schema["fields"][0]["type"][1]
 
-    check_datum(schema, encode_long(MOST_ITEMS) + b"\2\2" * MOST_ITEMS + b"\0")
+    check_datum(parsed({**row, "namespace": "s"}), encode([text]))
+    with pytest.raises(ValueFormatError, match="which readers refuse"):
+        encode([text[:-1] + b"," + item + b"}" if element else text + b", " + item])
 
 
 @given(data=st.binary(max_size=200))

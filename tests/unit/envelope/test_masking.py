@@ -135,7 +135,7 @@ def test_a_row_keeps_its_other_columns_and_the_tuple_itself_is_not_changed() -> 
 def test_the_schema_has_the_type_that_is_published_and_no_value_of_older_rows(
     mask: Mask, avro: list[str], missing: str | None
 ) -> None:
-    of = replace(column(23, "integer"), missing="7")
+    of = replace(column(23, "integer"), missing="7", labels=("secret",))
 
     columns = masked_columns([of], (("c", mask),), KEY)
     value = describe("public", "t", columns).value_schema
@@ -144,3 +144,4 @@ def test_the_schema_has_the_type_that_is_published_and_no_value_of_older_rows(
     assert (field["type"], field["default"], field.get("pg_missing")) == (avro, None, missing)
     assert field["pg_type"] == ("text" if mask is HASH else "integer")
     assert field["pg_attnum"] == 1
+    assert "pg_labels" not in field

@@ -15,7 +15,7 @@ from gateway.definitions.tables.keys import key_of
 from gateway.envelope.schema import describe, has_choice
 from gateway.pgoutput.messages import ReplicaIdentity
 from schemas.settings.tables import TYPE_CHOICES, TypeMode, TypesTable
-from tests.unit.envelope.columns import INT4, T1, TEXT, EnvelopeColumn, column, numeric
+from tests.unit.envelope.columns import INT4, NATIVE, T1, TEXT, EnvelopeColumn, column, numeric
 
 
 def value_fields(schema: dict[str, Any]) -> list[dict[str, Any]]:
@@ -113,6 +113,10 @@ CHOSEN = {
     "timestamptz": column("c", (1184, "timestamp with time zone")),
     "uuid": column("c", (2950, "uuid")),
     "time": column("c", (1083, "time without time zone")),
+    "interval": column("c", (1186, "interval")),
+    "ranges": column("c", (3904, "int4range")),
+    "hstore": column("c", (65_000, '"of extensions".hstore')),
+    "vectors": column("c", (65_000, "public.vector(3)")),
     "arrays": replace(column("c", (1007, "integer[]")), element=Element(23, -1, "integer", "b")),
 }
 
@@ -141,9 +145,6 @@ def test_a_type_becomes_a_string_where_its_setting_or_its_columns_says_so(choice
     assert has_choice(column_)
 
 
-NATIVE = TypesTable(time="native", arrays="native")
-
-
 @pytest.mark.parametrize(
     ("element", "items"),
     [
@@ -155,6 +156,7 @@ NATIVE = TypesTable(time="native", arrays="native")
         (Element(1083, -1, "hour", "d"), {"type": "long", "logicalType": "time-micros"}),
         (Element(65_000, -1, "mood", "e"), "string"),
         (Element(1007, -1, "counts", "d"), "string"),
+        (Element(65_000, -1, "public.tags", "d"), "string"),
     ],
 )  # fmt: skip
 def test_items_of_an_array_may_be_null_and_are_what_their_own_type_is(
@@ -164,6 +166,16 @@ def test_items_of_an_array_may_be_null_and_are_what_their_own_type_is(
 
     assert avro_of(array, NATIVE) == {"type": "array", "items": ["null", items]}
     assert avro_of(array, TypesTable(columns={"public.t.c": "text"})) == "string"
+
+
+@pytest.mark.parametrize("name", ["hstore", "vector(3)", "halfvec", "sparsevec"])
+def test_arrays_of_values_with_any_number_of_parts_are_text(name: str) -> None:
+    array = replace(
+        column("c", (65_001, f"public.{name}[]")), element=Element(65_000, -1, name, "b")
+    )
+
+    assert avro_of(array, NATIVE) == "string"
+    assert not has_choice(array)
 
 
 def test_items_follow_the_choice_of_their_own_type() -> None:
@@ -176,17 +188,126 @@ def test_items_follow_the_choice_of_their_own_type() -> None:
     assert avro_of(instants, types) == {"type": "array", "items": ["null", "string"]}
 
 
-def test_an_array_in_a_key_is_text() -> None:
-    array = CHOSEN["arrays"]
+def test_records_have_full_names_of_their_own() -> None:
+    intervals = Element(1186, -1, "interval", "b")
+    columns = [
+        column("a", (1186, "interval")),
+        replace(column("b", (1187, "interval[]")), element=intervals),
+    ]
+    schema = describe("public", "t", columns, types=NATIVE).value_schema
+    a, b = value_fields(schema)
+    fields = [
+        {"name": "months", "type": "int"},
+        {"name": "days", "type": "int"},
+        {"name": "microseconds", "type": "long"},
+    ]
 
-    keyed = describe("public", "t", [array], ("c",), types=NATIVE)
-    whole = describe("public", "t", [array], (), types=NATIVE)
+    interval = {"type": "record", "name": "Interval", "fields": fields}
+    assert a["type"][1] == {**interval, "namespace": "pgsluice.public.t.a"}
+    assert b["type"][1]["items"][1] == {**interval, "namespace": "pgsluice.public.t.b"}
+    fastavro.parse_schema(schema)
+
+
+@pytest.mark.parametrize(
+    ("oid", "types", "bound"),
+    [
+        (3904, NATIVE, "int"),
+        (3926, NATIVE, "long"),
+        (3906, NATIVE, "string"),
+        (3908, NATIVE, LOCAL),
+        (3910, NATIVE, INSTANT),
+        (3912, NATIVE, DATE),
+        (3912, TypesTable(ranges="native", date="text"), "string"),
+    ],
+)
+def test_bounds_of_a_range_may_be_null_and_are_what_their_own_type_is(
+    oid: int, types: TypesTable, bound: Any
+) -> None:
+    assert avro_of(column("c", (oid, "a range")), types) == {
+        "type": "record",
+        "name": "Range",
+        "namespace": "pgsluice.public.t.c",
+        "fields": [
+            {"name": "lower", "type": ["null", bound]},
+            {"name": "upper", "type": ["null", bound]},
+            {"name": "lower_inclusive", "type": "boolean"},
+            {"name": "upper_inclusive", "type": "boolean"},
+            {"name": "empty", "type": "boolean"},
+        ],
+    }
+
+
+def test_an_hstore_is_a_map_of_texts_that_may_be_null() -> None:
+    assert avro_of(CHOSEN["hstore"], NATIVE) == {"type": "map", "values": ["null", "string"]}
+
+
+def test_a_vector_is_an_array_of_floats_and_a_sparse_one_a_record() -> None:
+    floats = {"type": "array", "items": "float"}
+
+    assert avro_of(column("c", (65_000, "public.vector(3)")), NATIVE) == floats
+    assert avro_of(column("c", (65_000, "halfvec")), NATIVE) == floats
+    assert avro_of(column("c", (65_000, "sparsevec(9)")), NATIVE) == {
+        "type": "record",
+        "name": "SparseVector",
+        "namespace": "pgsluice.public.t.c",
+        "fields": [
+            {"name": "dimensions", "type": "int"},
+            {"name": "indices", "type": {"type": "array", "items": "int"}},
+            {"name": "values", "type": floats},
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    "column_",
+    [
+        column("c", (65_000, "public.hstore"), typtype="c"),
+        column("c", (65_000, "public.hstore"), typtype="d"),
+        column("c", (65_000, "public.hstores")),
+        column("c", (65_000, "hstore.other")),
+    ],
+)
+def test_a_type_that_has_the_name_of_an_extensions_only_in_part_is_text(
+    column_: EnvelopeColumn,
+) -> None:
+    assert avro_of(column_, NATIVE) == "string"
+
+
+@pytest.mark.parametrize("choice", ["arrays", "interval", "ranges", "hstore", "vectors"])
+def test_a_type_with_parts_is_text_in_a_key(choice: str) -> None:
+    nested = CHOSEN[choice]
+
+    keyed = describe("public", "t", [nested], ("c",), types=NATIVE)
+    whole = describe("public", "t", [nested], (), types=NATIVE)
 
     assert keyed.key_schema is not None and whole.key_schema is not None
     assert keyed.key_schema["fields"][0]["type"] == "string"
     assert value_fields(keyed.value_schema)[0]["type"] == ["null", "string"]
     assert whole.key_schema["fields"][0]["type"] == ["null", "string"]
-    assert value_fields(whole.value_schema)[0]["type"][1]["type"] == "array"
+    assert value_fields(whole.value_schema)[0]["type"][1] == avro_of(nested, NATIVE)
+
+
+def test_a_field_of_an_enum_has_its_labels() -> None:
+    mood = replace(column("c", (65_000, "mood"), typtype="e"), labels=("sad", "so so"))
+
+    (field,) = value_fields(describe("public", "t", [mood]).value_schema)
+    keyed = describe("public", "t", [mood], ("c",))
+
+    assert field["type"] == ["null", "string"]
+    assert field["pg_labels"] == ["sad", "so so"]
+    assert keyed.key_schema is not None
+    assert keyed.key_schema["fields"] == [{"name": "c", "type": "string"}]
+
+
+def test_a_schema_leaves_out_labels_that_would_make_it_large() -> None:
+    fits = replace(column("a", (65_000, "mood")), labels=("x" * 60,))
+    more = [replace(fits, name=f"c{number}") for number in range(1024)]
+
+    assert all("pg_labels" in f for f in value_fields(describe("s", "t", more).value_schema))
+    one_more, other_letters = replace(fits, labels=("z",)), replace(fits, labels=("é" * 60,))
+    for columns in ([*more, one_more], [other_letters, *more[1:]]):
+        large = describe("s", "t", columns).value_schema
+        assert not any("pg_labels" in field for field in value_fields(large))
 
 
 def test_a_type_without_a_setting_is_carried_in_one_way() -> None:

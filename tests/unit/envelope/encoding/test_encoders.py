@@ -176,7 +176,7 @@ def test_nan_in_a_decimal_names_column_and_setting() -> None:
 
 
 CLOCK = (1083, "time without time zone")
-NATIVE = TypesTable(time="native")
+NATIVE = TypesTable(time="native", interval="native", ranges="native", hstore="native")
 
 
 @pytest.mark.parametrize("text", [b"00:00:00", b"12:34:56.7", b"23:59:59.999999"])
@@ -191,6 +191,62 @@ def test_the_end_of_the_day_is_carried_as_text_only() -> None:
         encode_one(column("c", CLOCK), b"24:00:00", NATIVE)
     assert caught.value.hint is not None
     assert '[types.columns] "public.t.c" = "text"' in caught.value.hint
+
+
+def test_a_range_is_its_bounds_where_that_is_wanted() -> None:
+    days, without_end = (3912, "daterange"), (3904, "int4range")
+
+    assert encode_one(column("c", days), b"[2024-01-01,2024-02-01)", NATIVE) == {
+        "lower": date(2024, 1, 1),
+        "upper": date(2024, 2, 1),
+        "lower_inclusive": True,
+        "upper_inclusive": False,
+        "empty": False,
+    }
+    end = encode_one(column("c", without_end), b"(,-5]", NATIVE)
+    assert (end["lower"], end["upper"], end["upper_inclusive"]) == (None, -5, True)
+    empty = encode_one(column("c", without_end), b"empty", NATIVE)
+    assert [*empty.values()] == [None, None, False, False, True]
+
+
+def test_a_bound_that_cannot_be_carried_names_its_column() -> None:
+    late = b'["294276-12-31 23:59:59",)'
+    with pytest.raises(ValueFormatError, match=r"public\.t, column c: a timestamp lies after"):
+        encode_one(column("c", (3908, "tsrange")), late, NATIVE)
+
+
+@pytest.mark.parametrize(
+    ("text", "pairs"),
+    [(b"", {}), (b'"a"=>"1", "b c"=>NULL', {"a": "1", "b c": None})],
+)
+def test_an_hstore_is_its_pairs_where_that_is_wanted(text: bytes, pairs: dict[str, str]) -> None:
+    assert encode_one(column("c", (65_000, "public.hstore")), text, NATIVE) == pairs
+
+
+INTERVAL = (1186, "interval")
+
+
+def test_an_interval_is_its_parts_where_that_is_wanted() -> None:
+    parts = {"months": 14, "days": -3, "microseconds": 1_500_000}
+
+    assert encode_one(column("c", INTERVAL), b"1 year 2 mons -3 days +00:00:01.5", NATIVE) == parts
+
+
+def test_an_infinite_interval_is_carried_as_text_only() -> None:
+    assert encode_one(column("c", INTERVAL), b"-infinity") == "-infinity"
+    with pytest.raises(
+        ValueFormatError, match=r"public\.t, column c: an infinite interval"
+    ) as caught:
+        encode_one(column("c", INTERVAL), b"-infinity", NATIVE)
+    assert caught.value.hint is not None
+    assert '[types.columns] "public.t.c" = "text"' in caught.value.hint
+
+
+def test_what_text_would_carry_has_a_hint_whatever_is_wrong_with_it() -> None:
+    for kind, text, hinted in ((INTERVAL, b"P1D", True), (INT4, b"seven", False)):
+        with pytest.raises(ValueFormatError, match="cannot be read as") as caught:
+            encode_one(column("c", kind), text, NATIVE)
+        assert ('"public.t.c" = "text"' in (caught.value.hint or "")) is hinted
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from gateway.envelope.encoding.conversions import CONVERSIONS, value_encoder
 from gateway.envelope.schema import describe
 from gateway.routing.row.native import ROWS
 from schemas.settings.tables import TYPE_CHOICES, TypesTable
-from schemas.types import ARRAY, KEY_FORMS, TYPES, ColumnType, of_column, of_spark
+from schemas.types import ARRAY, BOUNDS, KEY_FORMS, TYPES, ColumnType, of_column, of_spark
 from spark_consumer.values.conversions import CONVERSIONS as JOB_CONVERSIONS
 from spark_consumer.values.keys import KEY_FORMS as JOB_FORMS
 from tests.unit.envelope.columns import EnvelopeColumn, column, numeric
@@ -64,19 +64,19 @@ def test_an_entry_is_found_by_oid_and_by_name(entry: ColumnType) -> None:
     modifier = column_of(entry).type_modifier
     found = {of_column(o, native=native, modifier=modifier) for o in entry.names.values()}
     assert found <= {entry}
-    assert {of_column(65_000, f"s.{name}") for name in entry.extension} <= {entry}
+    assert {of_column(65_000, f"s.{name}", native=native) for name in entry.extension} <= {entry}
     assert {of_spark(entry.spark, name) for name in (*entry.names, *entry.extension)} <= {entry}
 
 
 @each_entry
 def test_the_gateway_has_what_an_entry_names(entry: ColumnType) -> None:
-    key = None if entry.array else ("c",)
+    key = None if entry.nested else ("c",)
     schema = describe("public", "t", [column_of(entry)], key, types=types_of(entry))
 
     assert schema.fields[0].type is entry
     fastavro.parse_schema(schema.value_schema)
     value_encoder(schema.fields[0])
-    assert entry.conversion in CONVERSIONS or entry.decimal or entry.array
+    assert entry.conversion in CONVERSIONS or entry.decimal or entry.array or entry.bounds
     assert entry.key in KEY_FORMS
 
 
@@ -87,7 +87,7 @@ def test_an_array_is_found_by_its_spark_type() -> None:
 
 @each_entry
 def test_the_spark_job_has_what_an_entry_names(entry: ColumnType) -> None:
-    assert entry.conversion in JOB_CONVERSIONS or entry.array
+    assert entry.conversion in JOB_CONVERSIONS or entry.array or entry.bounds
     assert entry.key in JOB_FORMS or entry.spark != "string" or entry.key in ("printed", "jsonb")
 
 
@@ -128,6 +128,12 @@ def test_the_compiled_row_path_has_no_name_that_nobody_else_has() -> None:
 )
 def test_a_column_of_text_is_found_by_what_format_type_calls_its_type(name: str, key: str) -> None:
     assert of_spark("string", name).key == key
+
+
+def test_each_range_has_a_bound_that_the_table_names() -> None:
+    ranges = [oid for entry in TYPES if entry.bounds for oid in entry.names.values()]
+
+    assert sorted(BOUNDS) == sorted(ranges)
 
 
 def test_a_column_whose_type_has_another_name_is_found_by_its_spark_type() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from gateway.commands.check import values
 from gateway.commands.verify import judge
+from gateway.definitions.tables import labels
 from gateway.envelope import bounds
 from gateway.monitor import http_server, page, watch
 from gateway.rowfilter.server import pushdown
@@ -94,6 +95,7 @@ FIGURES = [
         ),
     ),
     ("types.md", f"for at most {N} seconds, and all", (values._TABLE_S,)),
+    ("envelope.md", f"more than {N} bytes as JSON", (labels.MOST_BYTES,)),
     ("types.md", f"or of more than {N} items", (types.MOST_ITEMS,)),
     ("spark.md", f"an array of more than {N} items", (conversions.MOST_LITERALS,)),
     ("spark.md", f"seen of the job in the last {N} minutes", (metrics._STALE_S / 60,)),

@@ -167,6 +167,23 @@ def test_an_array_of_as_many_items_as_readers_accept_is_sent() -> None:
     assert taken(seen) == [("s", "c")]
 
 
+def test_an_hstore_of_more_pairs_than_readers_accept_is_quarantined() -> None:
+    bag = table(T1, "t1", (column("a", 1), column("tags", 2, 65_000, "public.hstore")))
+    gateway = quarantining(publish(), tables=[bag], types=TypesTable(hstore="native"))
+    pairs = b", ".join(b'"%d"=>NULL' % number for number in range(MOST_ITEMS))
+
+    seen = gateway.commit(
+        relation_of(bag),
+        Insert(T1, (b"1", pairs + b', "more"=>NULL')),
+        Insert(T1, (b"2", b'"b"=>"7"')),
+    )
+
+    assert facts(seen) == [("value", "s", "missing", {"a": "1"})]
+    reason = "public.t1, column tags: an hstore has more than 1,000,000 pairs"
+    assert errors(seen)[0]["reason"].startswith(reason)
+    assert taken(seen) == [("s", "c")]
+
+
 def test_a_row_that_fits_again_is_sent_where_the_old_one_was_not_logged() -> None:
     gateway = quarantining(publish())
 

@@ -19,6 +19,7 @@ from spark_consumer.formats.schema_evolution import Add, Drop, Known, Rename, St
 from spark_consumer.kafka.layout import Column, Layout
 
 INT, TEXT, BIGINT = IntegerType(), StringType(), LongType()
+SPAN = StructType().add("months", INT).add("days", INT).add("microseconds", BIGINT)
 KINDS: dict[str, DataType] = {
     "integer": INT,
     "bigint": BIGINT,
@@ -27,6 +28,8 @@ KINDS: dict[str, DataType] = {
     "character(3)": TEXT,
     "character varying(5)[]": ArrayType(TEXT),
     "character varying(2)[]": ArrayType(TEXT),
+    "interval": SPAN,
+    "interval(0)": SPAN,
     "numeric(10,2)": DecimalType(10, 2),
     "numeric(12,2)": DecimalType(12, 2),
     "numeric(10,1)": DecimalType(10, 1),
@@ -49,6 +52,21 @@ def added(name: str, kind: DataType, pg_type: str, missing: str | None = None) -
 
 
 A = column("a", number=1)
+
+
+def test_what_delta_notes_in_a_struct_is_no_change() -> None:
+    """Where Delta maps the names of columns, it numbers the fields of structs, too."""
+    mapped = StructType(
+        [
+            StructField(field.name, field.dataType, True, {"delta.columnMapping.id": number})
+            for number, field in enumerate(SPAN)
+        ]
+    )
+    layout = Layout((column("a", "interval", 1),))
+    written = StructType([StructField("a", SPAN)])
+
+    known = {"a": Known("interval", 1)}
+    assert follow([StructField("a", mapped)], known, layout, written, "table t") == []
 
 
 @pytest.mark.parametrize(
@@ -142,6 +160,11 @@ def test_what_can_be_known_is_followed(
             r"'a' became character varying\(2\)\[\], it was character varying\(5\)\[\]",
         ),
         (
+            [column("a", "interval", 1)],
+            [column("a", "interval(0)", 1)],
+            r"'a' became interval\(0\), it was interval",
+        ),
+        (
             [A, column("b", number=2), column("c", number=3)],
             [A, column("c", number=2), column("b", number=3)],
             "'b' and others have exchanged their names",
@@ -160,6 +183,7 @@ def test_what_can_be_known_is_followed(
         "a scale cut off",
         "padded",
         "an array of text cut off",
+        "an interval rounded",
         "two that change places",
         "one that is not in the catalog",
         "one that is no longer in the catalog",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType
+from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, IntegerType, StructType
 
 from spark_consumer.verify.text import mark, plain_text, shown, value_text
 
@@ -17,6 +17,18 @@ def test_an_array_that_no_table_can_hold_is_shown_as_it_is(text: str, item: Data
 
     assert value_text(text, kind) == plain_text(text, kind) == text
     assert shown(mark(value_text(text, kind)), kind) == text
+
+
+def test_a_vector_is_compared_by_the_bits_of_its_items() -> None:
+    whole = IntegerType()
+    sparse = StructType().add("dimensions", whole).add("indices", ArrayType(whole))
+    sparse = sparse.add("values", ArrayType(FloatType()))
+
+    assert value_text("[0.5,-0]", ArrayType(FloatType())) == "[1056964608,-2147483648]"
+    assert value_text("{2:0.5}/3", sparse) == "{2:1056964608}/3"
+    for text, kind in (("[0.5,-2.0]", ArrayType(FloatType())), ("{2:0.5}/3", sparse)):
+        assert shown(mark(value_text(text, kind)), kind) == text
+    assert plain_text(value_text("{}/3", sparse), sparse) == "{}/3"
 
 
 @pytest.mark.parametrize("item", FLOATS)

@@ -1,0 +1,109 @@
+"""Random values of extensions' types, through Avro and Spark, and back to the server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gateway.commands.consume import consumer_settings
+from gateway.config import load_settings
+from schemas.settings.tables import TYPE_CHOICES
+from spark_consumer.job.job import run
+from tests.spark.with_gateway.test_native_types import TEXTS, array_of, assert_same
+from tests.support.gateway.scene import Scene, running, scene
+from tests.support.run.seeds import setseed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["scene"]
+
+pytestmark = [
+    *(pytest.mark.spark, pytest.mark.kafka, pytest.mark.postgres),
+    *(pytest.mark.seeded, pytest.mark.slow),
+]
+
+DEFINITIONS = """
+CREATE PUBLICATION p FOR TABLE kept, bag;
+CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;
+"""
+PAIRS = f"""(SELECT coalesce(hstore(array_agg(k), array_agg(nullif(v, 'plain'))), '') FROM (
+    SELECT ({TEXTS})[1 + floor(random() * 15)] AS k, ({TEXTS})[1 + floor(random() * 15)] AS v
+    FROM generate_series(1, (random() * 4)::int + 0 * n)) AS pairs)"""
+VALUES = {
+    "hstore": {"hstore": PAIRS},
+    "vector": {
+        "vector(3)": "ARRAY[random(), random() * -1e9, 1]::vector(3)",
+        "halfvec(3)": "ARRAY[random(), random() * -9, 1]::halfvec(3)",
+        "sparsevec(9)": "format('{2:%s,%s:-0.1}/9', random()::real, 3 + (random() * 6)::int)"
+        "::sparsevec(9)",
+    },
+}
+KINDS = {
+    "hstore": {"hstore": "map<string,string>", "hstore[]": "string"},
+    "vector": {
+        "vector(3)": "array<float>",
+        "halfvec(3)": "array<float>",
+        "halfvec(3)[]": "string",
+        "sparsevec(9)": "struct<dimensions:int,indices:array<int>,values:array<float>>",
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("postgres_major", "extension"),
+    [(17, "hstore"), (18, "vector")],
+    indirect=["postgres_major"],
+)
+def test_random_values_of_an_extension_come_back_as_the_server_has_them(
+    spark: SparkSession, scene: Callable[..., Scene], tmp_path: Path, extension: str
+) -> None:
+    s = scene(
+        DEFINITIONS,
+        types=dict.fromkeys(TYPE_CHOICES, "native"),
+        consumer={
+            "warehouse": str(tmp_path / "warehouse"),
+            "checkpoint": str(tmp_path / "checkpoint"),
+            "trigger_interval_s": 0.5,
+        },
+    )
+    settings = consumer_settings(load_settings(s.project.write()), [s.slot], None)
+
+    def job(stop: threading.Event) -> None:
+        assert run(settings, spark, stopping=stop) == 0
+
+    values = VALUES[extension]
+    columns = ", ".join(f'"{name}{more}" {name}{more}' for more in ("", "[]") for name in values)
+    made = [f"CASE WHEN random() > 0.1 THEN {value} END" for value in values.values()]
+    made += [array_of(value) for value in values.values()]
+    rows = f"SELECT n, {', '.join(made)} FROM generate_series"
+    with s.connect() as connection:
+        connection.execute(f"CREATE EXTENSION {extension}".encode())
+        connection.execute(f"CREATE TABLE kept (id int PRIMARY KEY, {columns})".encode())
+        connection.execute("CREATE TABLE bag (LIKE kept)")
+        connection.execute("ALTER TABLE bag REPLICA IDENTITY FULL")
+        connection.execute(setseed())
+        for table in ("kept", "bag"):
+            connection.execute(f"INSERT INTO {table} {rows}(1, 60) AS n".encode())
+        gateway = s.project.start()
+        gateway.wait_until_copied()
+        with running(job):
+            for table in ("kept", "bag"):
+                connection.execute(f"INSERT INTO {table} {rows}(61, 90) AS n".encode())
+                connection.execute(f"DELETE FROM {table} WHERE id % 9 = 0".encode())
+                connection.execute(f"UPDATE {table} SET id = id + 1000 WHERE id % 7 = 0".encode())
+            verified = s.cli("verify", "--timeout", "300")
+        assert gateway.terminate() == 0
+
+        assert verified.code == 0, verified.out + verified.err
+        assert f"{s.slot}: 2 of 2 tables equal the source at " in verified.out
+        for table in ("kept", "bag"):
+            path = tmp_path / "warehouse" / s.slot / "public" / table
+            frame = spark.read.format("delta").load(str(path))
+            kinds = dict(frame.dtypes)
+            assert {name: kinds[name] for name in KINDS[extension]} == KINDS[extension]
+            assert_same(connection, table, frame)
