@@ -27,11 +27,12 @@ final class Base {
     private final DeletionVectors vectors;
     private final Configuration conf;
     private final long mostBytes;
+    private final Map<Integer, RoaringBitmapArray> loaded = new HashMap<>();
 
     /**
      * @param columns all columns of the table
      * @param keyPlaces which of them are the key, in its order
-     * @param mostBytes bytes that the values that are read of a file may have
+     * @param mostBytes bytes that the keys of a file may have, and all values of whole rows
      */
     Base(
             List<StoredFile> files,
@@ -88,25 +89,31 @@ final class Base {
         if (rows > MOST_ROWS) {
             throw new ParquetRows.NotReadException();
         }
+        // A key that was read may be a part of its page, which would stay in memory.
+        Map<List<Object>, List<Object>> own = new HashMap<>();
+        keys.forEach(key -> own.put(key, key));
         Map<List<Object>, Row> found = new HashMap<>();
+        long left = mostBytes;
         for (int number : candidates) {
-            find(number, keys, whole, found);
+            left -= find(number, own, whole, found, left);
         }
         return found;
     }
 
-    private void find(
+    /** Returns how many bytes the values of whole rows have that were read. */
+    private long find(
             int number,
-            Set<List<Object>> keys,
+            Map<List<Object>, List<Object>> keys,
             Set<List<Object>> whole,
-            Map<List<Object>, Row> found)
+            Map<List<Object>, Row> found,
+            long left)
             throws IOException {
         StoredFile file = files.get(number);
-        RoaringBitmapArray gone = vectors.load(file.deleted());
+        RoaringBitmapArray gone = loaded.computeIfAbsent(number, n -> vectors.load(file.deleted()));
         Map<Long, Row> wanted = new HashMap<>();
         ParquetRows.read(conf, file.path(), keyColumns, mostBytes, (at, values) -> {
-            List<Object> key = Equality.of(values, keyColumns, keyPlaces);
-            if (!keys.contains(key) || gone.contains(at)) {
+            List<Object> key = keys.get(Equality.of(values, keyColumns, keyPlaces));
+            if (key == null || gone.contains(at)) {
                 return;
             }
             Row row = new Row(number, at);
@@ -118,14 +125,15 @@ final class Base {
                 wanted.put(at, row);
             }
         });
-        if (!wanted.isEmpty()) {
-            ParquetRows.read(conf, file.path(), columns, mostBytes, (at, values) -> {
-                Row row = wanted.get(at);
-                if (row != null) {
-                    row.values = values;
-                }
-            });
+        if (wanted.isEmpty()) {
+            return 0;
         }
+        return ParquetRows.read(conf, file.path(), columns, left, (at, values) -> {
+            Row row = wanted.get(at);
+            if (row != null) {
+                row.values = ParquetRows.copied(values);
+            }
+        });
     }
 
     /**
@@ -137,7 +145,7 @@ final class Base {
     ArrayNode mark(Collection<Row> rows) throws IOException {
         Map<Integer, RoaringBitmapArray> marked = new TreeMap<>();
         for (Row row : rows) {
-            marked.computeIfAbsent(row.file, n -> vectors.load(files.get(n).deleted())).add(row.at);
+            marked.computeIfAbsent(row.file, loaded::get).add(row.at);
         }
         List<RoaringBitmapArray> kept = new ArrayList<>();
         ArrayNode made = JSON.createArrayNode();

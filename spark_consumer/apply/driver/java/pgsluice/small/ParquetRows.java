@@ -108,6 +108,17 @@ final class ParquetRows {
         return bytes;
     }
 
+    /** Returns a row that keeps nothing else of its pages in memory. */
+    static Object[] copied(Object[] row) {
+        Object[] made = row.clone();
+        for (int at = 0; at < made.length; at++) {
+            if (made[at] instanceof Binary binary) {
+                made[at] = Binary.fromConstantByteArray(binary.getBytes().clone());
+            }
+        }
+        return made;
+    }
+
     /** Receiver of rows. */
     interface Sink {
         /**

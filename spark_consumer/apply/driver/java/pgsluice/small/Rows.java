@@ -20,7 +20,11 @@ abstract class Rows {
     private final Set<List<Object>> missed = new HashSet<>();
     private boolean isTouched;
 
-    /** Adds a row that the table has; before any change. */
+    /**
+     * Adds a row that the table has; before any change.
+     *
+     * @throws ParquetRows.NotReadException it has one with this key already
+     */
     abstract void add(List<Object> key, Object[] row);
 
     /** Applies a change. */
@@ -71,7 +75,10 @@ abstract class Rows {
 
         @Override
         void add(List<Object> key, Object[] row) {
-            byKey.put(key, row);
+            if (byKey.put(key, row) != null || base.containsKey(key)) {
+                // Spark's way has to say what becomes of two rows with a key.
+                throw new ParquetRows.NotReadException();
+            }
         }
 
         private void look(List<Object> key) {

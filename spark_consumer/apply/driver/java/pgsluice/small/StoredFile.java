@@ -4,6 +4,7 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.DeserializationFeature;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -17,9 +18,10 @@ import java.util.List;
  * @param deleted descriptor of its deletion vector, as Delta's log has it; null without one
  */
 record StoredFile(String path, ObjectNode statistics, JsonNode deleted) {
-    /** Numbers with more digits than a double has stay as they are. */
+    /** Numbers are written as they were read: not all readers know 100.00 as 1E+2. */
     private static final ObjectMapper JSON = new ObjectMapper()
-            .enable(DeserializationFeature.USE_BIG_DECIMAL_FOR_FLOATS);
+            .enable(DeserializationFeature.USE_BIG_DECIMAL_FOR_FLOATS)
+            .setNodeFactory(JsonNodeFactory.withExactBigDecimals(true));
 
     static List<StoredFile> of(JsonNode listed) throws JsonProcessingException {
         List<StoredFile> made = new ArrayList<>();
