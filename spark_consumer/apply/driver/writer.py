@@ -241,16 +241,19 @@ def _divided(files: DataFiles, *, has_key: bool) -> tuple[list[DataFile], list[D
     Raises:
         NotSmallError: its rows can be neither marked nor rewritten.
     """
-    has_marks = has_key and files.can_mark and not files.marking
-    is_whole = not has_marks and files.bytes <= SMALL_TABLE_BYTES
-    tails = _LONG_TAILS if len(files.files) >= _MANY_FILES else 1
+    can_mark = has_key and files.can_mark
+    is_whole = not (can_mark and not files.marking) and files.bytes <= SMALL_TABLE_BYTES
+    tails = _LONG_TAILS if can_mark and len(files.files) >= _MANY_FILES else 1
     left, cells = SMALL_TABLE_BYTES if is_whole else tails * TAIL_BYTES, _CELLS
     tail: list[DataFile] = []
     base: list[DataFile] = []
     for file in sorted(files.files, key=lambda file: file.size):
-        left -= file.size
-        cells -= file.rows * len(files.fields)
-        (tail if left >= 0 and cells >= 0 else base).append(file)
+        needed = file.rows * len(files.fields)
+        if file.size <= left and needed <= cells:
+            tail.append(file)
+            left, cells = left - file.size, cells - needed
+        else:
+            base.append(file)
     if base and (is_whole or not has_key):
         raise NotSmallError
     return tail, base
