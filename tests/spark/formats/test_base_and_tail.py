@@ -455,3 +455,30 @@ def test_another_reader_sees_no_row_that_is_marked(spark: SparkSession, tmp_path
     assert [one["cardinality"] for one in vectors(table)] == [1_002]
     assert read["id"].to_list() == [1, 3, *range(5, 2_001)]
     assert read["a"].to_list()[:4] == [0, 0, 0, 6]
+
+
+MONEY = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
+
+
+def test_bounds_of_a_marked_file_stay_as_they_were_written(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    columns = [COLUMNS[0], Col("amount", MONEY, "numeric(10,2)")]
+    topic = TableTopic(StaticSchemas(), "s.public.t", columns, ["id"])
+    table = Direct(spark, tmp_path, topic)
+    topic.truncate(0x90, 0, snapshot="first")
+    for key in (1, 2, 3):
+        topic.change("r", 0x90, 0, after={"id": key, "amount": Decimal(f"{key}00.00")})
+    table.apply(held=False)
+    let_mark(table)
+    ((name, before),) = entries(table).items()
+    topic.change("d", 0xA0, 1, before={"id": 2})
+    table.apply()
+
+    bounds = '"minValues":{"id":1,"amount":100.00},"maxValues":{"id":3,"amount":300.00}'
+    assert bounds in before["stats"]
+    assert bounds in entries(table)[name]["stats"]
+    assert polars.read_delta(table.path).sort("id").rows() == [
+        (1, Decimal("100.00")),
+        (3, Decimal("300.00")),
+    ]
