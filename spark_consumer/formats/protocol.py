@@ -24,7 +24,7 @@ source's, which are any text; a format whose files cannot have such names maps t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
@@ -32,7 +32,7 @@ from pyspark.sql.types import StructField
 
 from spark_consumer.formats.changes import KeyedChanges, ValueChanges
 from spark_consumer.formats.commit_metadata import NO_VERSION, Commit, Found, Version
-from spark_consumer.formats.data_files import DataFiles, NewFile
+from spark_consumer.formats.data_files import DataFile, DataFiles
 from spark_consumer.formats.schema_evolution import Step
 from spark_consumer.kafka.position import Position
 
@@ -183,7 +183,7 @@ class Table(Protocol):
             TransientConsumerError: as for `write`.
         """
 
-    # Replacement of all rows without Spark, of a table of a few files.
+    # Replacement of files without Spark, of a table of a few files.
 
     def data_files(
         self, found: Found | None, most: int, fields: Sequence[StructField] | None = None
@@ -202,21 +202,26 @@ class Table(Protocol):
         """
 
     def replace_files(
-        self, files: DataFiles, new: NewFile | None, commit: Commit, *, beside: bool
+        self,
+        files: DataFiles,
+        removed: Collection[DataFile],
+        added: Collection[DataFile],
+        commit: Commit,
     ) -> Version:
-        """Let a new file have all rows, in the place of `files`, on top of their version.
+        """Let some files take the place of others, on top of the version of `files`.
 
         Args:
             files: The result of `data_files`.
-            new: File in the table's folder, with its columns; None for no rows.
+            removed: Those of them that are no longer part of the table.
+            added: New files in the table's folder, with its columns; and removed ones of which
+                other rows are deleted.
             commit: Metadata of the commit.
-            beside: Whether `files` stay, and the new one has further rows.
 
         Returns:
             The version that it gives the table.
 
         Raises:
-            TransientConsumerError: the table has changed meanwhile; `new` is not part of it.
+            TransientConsumerError: the table has changed meanwhile; it has none of `added`.
         """
 
     def alter(self, steps: Iterable[Step]) -> None:

@@ -1,4 +1,11 @@
-"""Writer of epochs whose records the driver holds: one new file for all rows of a table."""
+"""Writer of epochs whose records the driver holds.
+
+A table's files are a tail and a base. The tail is the smallest files, as many as can be rewritten
+in no time: a new file takes their place, or stands beside them if it has new rows only. Rows of the
+base, which is all other files, are marked as deleted, and their new versions come into the new
+file. A file that has grown beyond the tail belongs to the base from then on, until there are many:
+then a longer tail makes one of them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +14,7 @@ import re
 import uuid
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -18,23 +26,35 @@ from schemas.types import of_spark
 from spark_consumer.apply.driver.records import HeldRecords
 from spark_consumer.errors import COPY_AGAIN, ContractError, TransientConsumerError
 from spark_consumer.formats.commit_metadata import Commit, Found, Written
-from spark_consumer.formats.data_files import DataFile, DataFiles, NewFile
+from spark_consumer.formats.data_files import DataFile, DataFiles
 from spark_consumer.formats.protocol import Table
 from spark_consumer.kafka.decode import RowTypes
 from spark_consumer.kafka.layout import ColumnPlan, KeyLayout
 from spark_consumer.kafka.registry import Schemas
 from spark_consumer.kafka.schema_epochs import Epoch
 
-__all__ = ["SMALL_TABLE_BYTES", "NotSmallError", "SmallWriter"]
+__all__ = ["LARGEST_BYTES", "SMALL_TABLE_BYTES", "TAIL_BYTES", "NotSmallError", "SmallWriter"]
+
+LARGEST_BYTES: Final = 64 * 1024 * 1024
+"""Size of a table until which this way is faster than Spark's."""
 
 SMALL_TABLE_BYTES: Final = 1024 * 1024
-"""Size until which a table is written as a whole."""
+"""Size until which all of a table is rewritten, unless it has deletion vectors already."""
+
+TAIL_BYTES: Final = 256 * 1024
+"""Size of the tail of other tables."""
 
 _MOST_FILES: Final = 8
-"""Number of files until which new rows are written beside those that the table has."""
+"""Number of files of the tail until which new rows are written beside them."""
+
+_MANY_FILES: Final = 24
+"""Number of a table's files from which more of them become one."""
+
+_LONG_TAILS: Final = 16
+"""How much larger the tail is then."""
 
 _CELLS: Final = 1_000_000
-"""Number of a table's values until which the driver has memory for them."""
+"""Number of the tail's values until which the driver has memory for them."""
 _CODEC: Final = "spark.sql.parquet.compression.codec"
 _EQUALITIES: Final = ("numeric", "bpchar")
 """Canonical forms of text that the Java classes have, besides the text itself."""
@@ -103,17 +123,24 @@ class SmallWriter:
         if any(column.spark_type.partition("(")[0] not in _KINDS for column in columns):
             raise NotSmallError
         fields = self._fields(columns, epoch) if recreate else None
-        files = table.data_files(found, SMALL_TABLE_BYTES, fields)
-        if files is None or files.cells > _CELLS:
+        files = table.data_files(found, LARGEST_BYTES, fields)
+        if files is None:
             raise NotSmallError
+        tail, base = ([], []) if empty else _divided(files, has_key=epoch.key is not None)
         name = f"part-00000-{uuid.uuid4()}-c000.{self._codec}.parquet"
+        stored = {
+            "table": table.path,
+            "tail": list(map(_described, tail)),
+            "base": list(map(_described, base)),
+            "canMark": files.can_mark,
+        }
         try:
             prepared = self._prepare(table, columns, files, epoch)
             outcome = prepared.java.apply(
                 epoch.records.java,
-                [] if empty else [file.path for file in files.files],
+                json.dumps(stored),
                 f"{table.path}/{name}",
-                not empty and len(files.files) < _MOST_FILES,
+                not empty and len(tail) < _MOST_FILES,
                 self._codec,
                 self._metadata,
                 self._conf,
@@ -130,12 +157,19 @@ class SmallWriter:
                 f" {done['partition']}, offset {done['damaged']}",
                 hint=f"is the topic written by something else than the gateway? {COPY_AGAIN}",
             )
-        new = None
+        removed = list(files.files) if empty else [] if done["isBeside"] else tail
+        added = []
         if done["rows"]:
-            file = DataFile(f"{table.path}/{name}", name, done["size"], done["rows"])
-            new = NewFile(file, done["stats"])
+            place = f"{table.path}/{name}"
+            added.append(DataFile(place, name, done["size"], done["rows"], done["stats"]))
+        for one in done["marked"]:
+            marked = base[one["number"]]
+            removed = [*removed, marked]
+            if one["deleted"] is not None:
+                statistics, deleted = one["statistics"], one["deleted"]
+                added.append(replace(marked, statistics=statistics, deleted=deleted))
         try:
-            version = table.replace_files(files, new, commit, beside=done["isBeside"])
+            version = table.replace_files(files, removed, added, commit)
         except TransientConsumerError as error:
             # What others have committed may be harmless.
             raise NotSmallError from error
@@ -199,6 +233,34 @@ class _Prepared:
     def __init__(self, java: Any) -> None:
         self.java = java
         self.pairs: set[tuple[int | None, int]] = set()
+
+
+def _divided(files: DataFiles, *, has_key: bool) -> tuple[list[DataFile], list[DataFile]]:
+    """Return the tail and the base of a table.
+
+    Raises:
+        NotSmallError: its rows can be neither marked nor rewritten.
+    """
+    can_mark = has_key and files.can_mark
+    is_whole = not (can_mark and not files.marking) and files.bytes <= SMALL_TABLE_BYTES
+    tails = _LONG_TAILS if can_mark and len(files.files) >= _MANY_FILES else 1
+    left, cells = SMALL_TABLE_BYTES if is_whole else tails * TAIL_BYTES, _CELLS
+    tail: list[DataFile] = []
+    base: list[DataFile] = []
+    for file in sorted(files.files, key=lambda file: file.size):
+        needed = file.rows * len(files.fields)
+        if file.size <= left and needed <= cells:
+            tail.append(file)
+            left, cells = left - file.size, cells - needed
+        else:
+            base.append(file)
+    if base and (is_whole or not has_key):
+        raise NotSmallError
+    return tail, base
+
+
+def _described(file: DataFile) -> dict[str, Any]:
+    return {"path": file.path, "statistics": file.statistics, "deleted": file.deleted}
 
 
 def _equality(column: ColumnPlan, key: KeyLayout | None) -> str:

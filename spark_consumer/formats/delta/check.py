@@ -64,6 +64,11 @@ _CALLED: Final = {
         "String stats()",
         "long size()",
     ),
+    "actions.DeletionVectorDescriptor": (
+        "DeletionVectorDescriptor(String,String,Option,int,long,Option)",
+        "String UUID_DV_MARKER()",
+    ),
+    "actions.DeletionVectorDescriptor$": ("String encodeUUID(UUID,String)",),
     "actions.Metadata": ("Map configuration()", "StructType schema()", "String json()"),
     "actions.Protocol": ("String json()",),
     "actions.SetTransaction": ("SetTransaction(String,long,Option)",),
@@ -81,6 +86,28 @@ _CALLED: Final = {
         "WriteIntoDelta(DeltaLog,SaveMode,DeltaOptions,Seq,Map,Dataset,Option,Option,boolean)",
         "DMLUtils$TaggedCommitData writeAndReturnCommitData"
         "(OptimisticTransaction,SparkSession,Option,boolean)",
+    ),
+    "deletionvectors.RoaringBitmapArray": (
+        "RoaringBitmapArray()",
+        "boolean contains(long)",
+        "boolean runOptimize()",
+        "byte[] serializeAsByteArray(Enumeration$Value)",
+        "long cardinality()",
+        "void add(long)",
+    ),
+    "deletionvectors.RoaringBitmapArrayFormat$": ("RoaringBitmapArrayFormat$Format Portable()",),
+    "deletionvectors.StoredBitmap": (
+        "StoredBitmap create(DeletionVectorDescriptor,Path)",
+        "RoaringBitmapArray load(DeletionVectorStore)",
+    ),
+    "storage.dv.DeletionVectorStoreUtils$Writer": (
+        "DeletionVectorStoreUtils$DVRangeDescriptor write(byte[])",
+    ),
+    "storage.dv.HadoopFileSystemDVStore": (
+        "HadoopFileSystemDVStore(Configuration)",
+        "DeletionVectorStoreUtils$Writer createWriter(PathWithFileSystem)",
+        "PathWithFileSystem generateFileNameInTable(PathWithFileSystem,UUID,String)",
+        "PathWithFileSystem pathWithFileSystem(Path)",
     ),
     "storage.LogStore": (
         "void write(Path,Iterator,boolean,Configuration)",

@@ -1,4 +1,4 @@
-"""Replacement of all files of a small Delta table, by a commit that is written as text.
+"""Replacement of files of a Delta table, by a commit that is written as text.
 
 Delta's own writers spend half a second on a commit: they compute the state of the whole table again
 for its checksum. All that a commit needs is public: a file of a few lines, which the store of the
@@ -12,7 +12,7 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from spark_consumer.formats.commit_metadata import NO_VERSION, Commit, Version
-from spark_consumer.formats.data_files import DataFile, DataFiles, NewFile, StoredColumn
+from spark_consumer.formats.data_files import DataFile, DataFiles, StoredColumn
 from spark_consumer.formats.delta.columns import has_times, needs_mapping
 from spark_consumer.formats.delta.internals import PrivateLog
 from spark_consumer.formats.delta.session import APPLICATION, outrun
@@ -35,10 +35,21 @@ _FEATURES: Final = frozenset(
     | {"typeWidening", "typeWidening-preview", "changeDataFeed", "checkConstraints"}
     | {"generatedColumns"}
 )
-"""Features of tables that a replacement of all files leaves alone, as long as no property or column
+"""Features of tables that a replacement of files leaves alone, as long as no property or column
 makes use of them."""
 _MOST_LEGACY: Final = 5
 """Version of the writer's protocol until which features are not listed, and among `_FEATURES`."""
+_LEGACY: Final = {
+    "appendOnly": 2,
+    "invariants": 2,
+    "checkConstraints": 3,
+    "changeDataFeed": 4,
+    "generatedColumns": 4,
+    "columnMapping": 5,
+}
+"""Version of the writer's protocol since which a feature is part of it."""
+_MAPPING_READER: Final = 2
+"""Version of the reader's protocol that has column mapping."""
 _HARMLESS: Final = re.compile(
     r"delta\.((columnMapping|feature|dataSkipping)\..*|minReaderVersion|minWriterVersion"
     r"|enableDeletionVectors|enableTypeWidening|logRetentionDuration|deletedFileRetentionDuration"
@@ -50,18 +61,22 @@ _OF_COLUMNS: Final = ("delta.generationExpression", "delta.invariants", "delta.i
 _PHYSICAL: Final = "delta.columnMapping.physicalName"
 _NUMBER: Final = "delta.columnMapping.id"
 _DEFAULTS: Final = "spark.databricks.delta.properties.defaults."
-_PLAIN: Final = {"minReaderVersion": 1, "minWriterVersion": 2}
-_WITH_TIMES: Final = {
+_PLAIN: Final[Mapping[str, Any]] = {"minReaderVersion": 1, "minWriterVersion": 2}
+_WITH_TIMES: Final[Mapping[str, Any]] = {
     "minReaderVersion": 3,
     "minWriterVersion": 7,
     "readerFeatures": ["timestampNtz"],
     "writerFeatures": ["timestampNtz", "appendOnly", "invariants"],
 }
-_MOST_TABLES: Final = 10_000
+_MARKS: Final = "delta.enableDeletionVectors"
+_MOST_KNOWN: Final = 20_000
+"""Number of files of all tables that are kept in mind; a table counts as one more."""
+_MOST_FILES: Final = 64
+"""Number of a table's files until which it is cheap to keep them all in mind."""
 
 
 class FileCache:
-    """Files of small tables as this process has left them, by path of the table. Thread-safe.
+    """Files of tables as this process has left them, by path of the table. Thread-safe.
 
     Whether they are still that is not asked: a commit on top of them says so. Whoever changes a
     table in another way forgets them first.
@@ -69,6 +84,7 @@ class FileCache:
 
     def __init__(self) -> None:
         self._known: dict[str, DataFiles] = {}
+        self._size = 0
         self._lock = threading.Lock()
 
     def get(self, path: str) -> DataFiles | None:
@@ -79,15 +95,22 @@ class FileCache:
     def put(self, path: str, files: DataFiles) -> None:
         """Remember the files of a table."""
         with self._lock:
-            self._known.pop(path, None)
-            if len(self._known) >= _MOST_TABLES:
-                self._known.pop(next(iter(self._known)))
+            self._pop(path)
             self._known[path] = files
+            self._size += 1 + len(files.files)
+            while self._size > _MOST_KNOWN:
+                self._pop(next(iter(self._known)))
 
     def forget(self, path: str) -> DataFiles | None:
         """Forget the files of a table; return them, if known."""
         with self._lock:
-            return self._known.pop(path, None)
+            return self._pop(path)
+
+    def _pop(self, path: str) -> DataFiles | None:
+        files = self._known.pop(path, None)
+        if files is not None:
+            self._size -= 1 + len(files.files)
+        return files
 
 
 def known_files(
@@ -110,7 +133,9 @@ def known_files(
     if version == NO_VERSION:
         return None if fields is None or most < 0 else _new(spark, fields)
     checksum = snapshot.checksumOpt()
-    if checksum.isDefined() and int(checksum.get().tableSizeBytes()) > most:
+    if checksum.isDefined() and (
+        int(checksum.get().tableSizeBytes()) > most or int(checksum.get().numFiles()) > _MOST_FILES
+    ):
         return None
     protocol = json.loads(snapshot.protocol().json())["protocol"]
     metadata = json.loads(snapshot.metadata().json())["metaData"]
@@ -125,13 +150,43 @@ def known_files(
     files = []
     java = log.log()
     for action in snapshot.allFiles().collectAsList():
-        rows = json.loads(action.stats() or "{}").get("numRecords")
-        if action.deletionVector() is not None or rows is None:
+        entry = json.loads(action.json())["add"]
+        statistics = entry.get("stats") or "{}"
+        rows = json.loads(statistics).get("numRecords")
+        if rows is None or entry.get("tags"):
             return None
         place = action.absolutePath(java).toString()
-        files.append(DataFile(place, str(action.path()), int(action.size()), int(rows)))
+        size, deleted = int(entry["size"]), entry.get("deletionVector")
+        files.append(DataFile(place, entry["path"], size, int(rows), statistics, deleted))
     known = _with_columns(version, files, StructType.fromJson(json.loads(metadata["schemaString"])))
-    return None if known.bytes > most else replace(known, actions=actions)
+    if known.bytes > most or len(files) > _MOST_FILES:
+        return None
+    chosen = metadata.get("configuration", {}).get(_MARKS)
+    marking = _marking(protocol, metadata) if chosen is None else ()
+    marks = chosen is None or chosen.lower() == "true"
+    return replace(known, actions=actions, can_mark=marks, marking=marking)
+
+
+def _marking(protocol: Mapping[str, Any], metadata: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the actions that enable deletion vectors."""
+    old, version = protocol["minReaderVersion"], protocol["minWriterVersion"]
+    readers = {*protocol.get("readerFeatures", ()), "deletionVectors"}
+    writers = {*protocol.get("writerFeatures", ()), "deletionVectors"}
+    # Features that a version has without listing them.
+    if old == _MAPPING_READER:
+        readers.add("columnMapping")
+    writers |= {name for name, since in _LEGACY.items() if since <= version <= _MOST_LEGACY}
+    upgraded = {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": sorted(readers),
+        "writerFeatures": sorted(writers | readers),
+    }
+    settings = {**metadata.get("configuration", {}), _MARKS: "true"}
+    return (
+        json.dumps({"protocol": upgraded}),
+        json.dumps({"metaData": {**metadata, "configuration": settings}}),
+    )
 
 
 def _with_columns(version: Version, files: Iterable[DataFile], schema: StructType) -> DataFiles:
@@ -159,11 +214,11 @@ def _new(spark: SparkSession, fields: Sequence[StructField]) -> DataFiles | None
         "configuration": {},
         "createdTime": time.time_ns() // 1_000_000,
     }
-    actions = (
-        json.dumps({"protocol": _WITH_TIMES if has_times(fields) else _PLAIN}),
-        json.dumps({"metaData": metadata}),
-    )
-    return replace(_with_columns(NO_VERSION, (), schema), actions=actions)
+    protocol = _WITH_TIMES if has_times(fields) else _PLAIN
+    actions = (json.dumps({"protocol": protocol}), json.dumps({"metaData": metadata}))
+    marking = _marking(protocol, metadata)
+    known = _with_columns(NO_VERSION, (), schema)
+    return replace(known, actions=actions, can_mark=True, marking=marking)
 
 
 def _allows(
@@ -203,21 +258,20 @@ def replace_files(
     log: PrivateLog,
     label: str,
     files: DataFiles,
-    new: NewFile | None,
+    removed: Collection[DataFile],
+    added: Collection[DataFile],
     commit: Commit,
-    *,
-    beside: bool,
 ) -> DataFiles:
-    """Commit a new file in the place of all others, on top of their version or not at all.
+    """Let some files take the place of others, on top of their version or not at all.
 
     Args:
         spark: Any session.
         log: Log of the table.
         label: Name of the table in messages.
         files: Files of the table.
-        new: File that it is to have in their place; None for no rows.
+        removed: Those of them that are no longer part of it.
+        added: Files that become part of it, removed ones with other deleted rows among them.
         commit: Metadata of the commit.
-        beside: Whether the others stay.
 
     Returns:
         Files of the table after the commit.
@@ -234,8 +288,7 @@ def replace_files(
         raise outrun(label)
     if files.version == NO_VERSION:
         java.logPath().getFileSystem(conf).mkdirs(java.logPath())
-    removed = () if beside else files.files
-    lines = _lines(files, removed, new, commit)
+    lines = _lines(files, removed, added, commit)
     text = jvm.org.apache.spark.api.python.PythonUtils.toSeq(lines)
     try:
         java.store().write(_place(jvm, java, version), text.iterator(), False, conf)
@@ -244,8 +297,10 @@ def replace_files(
         if is_instance_of(spark.sparkContext._gateway, error.java_exception, taken):
             raise outrun(label) from error
         raise
-    left = (*(files.files if beside else ()), *(() if new is None else (new.file,)))
-    return replace(files, version=version, files=left, actions=(), entry=lines[0])
+    gone = {file.name for file in removed}
+    left = (*(file for file in files.files if file.name not in gone), *added)
+    marking = () if _marks(added) else files.marking
+    return replace(files, version=version, files=left, actions=(), marking=marking, entry=lines[0])
 
 
 def _place(jvm: Any, log: Any, version: Version) -> Any:
@@ -261,7 +316,7 @@ def _entry(jvm: Any, log: Any, conf: Any, version: Version) -> str | None:
 
 
 def _lines(
-    files: DataFiles, removed: Iterable[DataFile], new: NewFile | None, commit: Commit
+    files: DataFiles, removed: Iterable[DataFile], added: Collection[DataFile], commit: Commit
 ) -> list[str]:
     now = time.time_ns() // 1_000_000
     begun: list[dict[str, Any]] = [
@@ -290,22 +345,32 @@ def _lines(
                 "extendedFileMetadata": True,
                 "partitionValues": {},
                 "size": file.size,
+                **_vector(file),
             }
         }
         for file in removed
     ]
-    if new is not None:
-        actions.append(
-            {
-                "add": {
-                    "path": new.file.name,
-                    "partitionValues": {},
-                    "size": new.file.size,
-                    "modificationTime": now,
-                    "dataChange": True,
-                    "stats": new.statistics,
-                }
+    actions += [
+        {
+            "add": {
+                "path": file.name,
+                "partitionValues": {},
+                "size": file.size,
+                "modificationTime": now,
+                "dataChange": True,
+                "stats": file.statistics,
+                **_vector(file),
             }
-        )
+        }
+        for file in added
+    ]
     first, *rest = (json.dumps(action, separators=(",", ":")) for action in [*begun, *actions])
-    return [first, *files.actions, *rest]
+    return [first, *files.actions, *(files.marking if _marks(added) else ()), *rest]
+
+
+def _marks(added: Iterable[DataFile]) -> bool:
+    return any(file.deleted is not None for file in added)
+
+
+def _vector(file: DataFile) -> dict[str, Any]:
+    return {} if file.deleted is None else {"deletionVector": file.deleted}

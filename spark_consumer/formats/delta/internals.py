@@ -73,16 +73,24 @@ class PrivateLog:
         """Return the table's columns without running a job."""
         return list(StructType.fromJson(json.loads(self.snapshot().schema().json())).fields)
 
-    def bytes(self) -> int | None:
-        """Return the size of the table's files; None if the log does not have it at hand."""
+    def bytes(self) -> int:
+        """Return the size of the table's files."""
+        snapshot = self.snapshot()
         # The checksum file has it; asking the snapshot itself runs a job.
-        checksum = self.snapshot().checksumOpt()
-        return int(checksum.get().tableSizeBytes()) if checksum.isDefined() else None
+        checksum = snapshot.checksumOpt()
+        if checksum.isDefined():
+            return int(checksum.get().tableSizeBytes())
+        with tuned(self._spark, INTERPRETED):
+            return int(snapshot.sizeInBytes())
 
-    def files(self) -> int | None:
-        """Return the number of the table's files; None if the log does not have it at hand."""
-        checksum = self.snapshot().checksumOpt()
-        return int(checksum.get().numFiles()) if checksum.isDefined() else None
+    def files(self) -> int:
+        """Return the number of the table's files."""
+        snapshot = self.snapshot()
+        checksum = snapshot.checksumOpt()
+        if checksum.isDefined():
+            return int(checksum.get().numFiles())
+        with tuned(self._spark, INTERPRETED):
+            return int(snapshot.numOfFiles())
 
     def property(self, name: str) -> str | None:
         """Return a table property; None if it is not set."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["exchange_rows", "upsert_rows"]
 
-VECTOR_BYTES: Final = 4 * 1024 * 1024
+VECTOR_BYTES: Final = 1024 * 1024
 """Table size from which rows are marked as deleted instead of rewriting their files by MERGE."""
 
 _MET: Final = "met"

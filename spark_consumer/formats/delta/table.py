@@ -12,7 +12,7 @@ rows; see `spark_consumer.kafka.position`. Work that another process has done is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from pyspark.sql.types import StructField
 from spark_consumer.errors import COPY_AGAIN, TableError
 from spark_consumer.formats.changes import KeyedChanges, ValueChanges
 from spark_consumer.formats.commit_metadata import NO_VERSION, Commit, Found, Version
-from spark_consumer.formats.data_files import DataFiles, NewFile
+from spark_consumer.formats.data_files import DataFile, DataFiles
 from spark_consumer.formats.delta.checkpoints import Checkpoints
 from spark_consumer.formats.delta.columns import Columns
 from spark_consumer.formats.delta.files import FileCache, known_files, replace_files
@@ -277,13 +277,15 @@ class DeltaTable:
         return known
 
     def replace_files(
-        self, files: DataFiles, new: NewFile | None, commit: Commit, *, beside: bool
+        self,
+        files: DataFiles,
+        removed: Collection[DataFile],
+        added: Collection[DataFile],
+        commit: Commit,
     ) -> Version:
         """See `Table`."""
         assert self.private is not None
-        left = replace_files(
-            self.spark, self.private, self.label, files, new, commit, beside=beside
-        )
+        left = replace_files(self.spark, self.private, self.label, files, removed, added, commit)
         self._files.put(self.path, left)
         self._checkpoints.request(self.spark, self.path, self.label, left.version)
         return left.version

@@ -93,7 +93,7 @@ def test_a_commit_of_another_in_between_is_seen_by_the_next_one(
     assert known is not None
     spark.sql(f"ALTER TABLE delta.`{table.path}` SET TBLPROPERTIES ('note' = 'another')")
     with pytest.raises(TransientConsumerError, match="another writer"):
-        spark_table.replace_files(known, None, found.commit, beside=False)
+        spark_table.replace_files(known, (), (), found.commit)
     assert table.rows() == [(1, "copied"), (2, "copied")]
 
     table.apply()
@@ -134,7 +134,7 @@ def test_the_log_gets_a_checkpoint_now_and_then(
         known = held.data_files(found, SMALL_TABLE_BYTES)
         assert known is not None
         commit = replace(found.commit, serial=found.commit.serial + 1)
-        found = Found(held.replace_files(known, None, commit, beside=True), commit)
+        found = Found(held.replace_files(known, (), (), commit), commit)
 
     last = Path(table.path) / "_delta_log" / "_last_checkpoint"
     wait_until(lambda: last.exists() and last.read_text(), 30, "a checkpoint")
@@ -193,7 +193,7 @@ def test_a_table_that_was_removed_or_restored_meanwhile_gets_no_commit(
     left = {path.name for path in log.glob("*.json")}
 
     with pytest.raises(TransientConsumerError, match="another writer"):
-        held.replace_files(known, None, found.commit, beside=False)
+        held.replace_files(known, (), (), found.commit)
     assert held.believed() is None
     assert {path.name for path in log.glob("*.json")} == left
 
@@ -325,9 +325,10 @@ def test_files_whose_values_spark_would_convert_are_left_to_it(
         table = small.SmallTable(json.dumps({"columns": columns[:count], "key": ["id"]}))
         conf = java.org.apache.hadoop.conf.Configuration()
         none = small.Records.of("t", [])
-        return table.apply(
-            none, [str(file)], str(tmp_path / f"new{count}"), False, "snappy", {}, conf
-        )
+        stored = {"path": str(file), "statistics": '{"numRecords":1}', "deleted": None}
+        files = {"table": str(tmp_path), "tail": [stored], "base": [], "canMark": False}
+        target = str(tmp_path / f"new{count}")
+        return table.apply(none, json.dumps(files), target, False, "snappy", {}, conf)
 
     assert json.loads(apply(1))["rows"] == 1
     assert apply(2) is None

@@ -14,7 +14,7 @@ from spark_consumer.formats.delta import merge
 from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.formats.protocol import TableFormat
 from tests.support.spark.apply_worker import KeyedTable, Multiset
-from tests.support.spark.direct import Direct
+from tests.support.spark.direct import Direct, let_mark
 from tests.support.spark.histories import BAG_COLUMNS, KEYED_COLUMNS, bag_history, keyed_history
 from tests.support.spark.memory_format import MemoryFormat
 from tests.support.spark.records import StaticSchemas, TableTopic
@@ -26,6 +26,8 @@ pytestmark = pytest.mark.spark
 
 FORMATS: dict[str, Callable[[], TableFormat]] = {
     "by the driver": DeltaFormat,
+    "by the driver, in a base": DeltaFormat,
+    "by the driver, in a tail": DeltaFormat,
     "in frames": DeltaFormat,
     "marked": DeltaFormat,
     "merged": lambda: DeltaFormat(private=False),
@@ -34,29 +36,37 @@ FORMATS: dict[str, Callable[[], TableFormat]] = {
 """By way in which rows change; ``merged`` is Delta by its public interface."""
 
 
+TAILS = {"by the driver, in a base": 0, "by the driver, in a tail": 4_000}
+"""Bytes of the tail, where the driver marks rows of other files."""
+
+
 def play(table: Direct, records: int, chance: random.Random, way: str) -> None:
     """Apply in random cuts, going back to an earlier record now and then, with new appliers.
 
     The first batch is applied in frames.
     """
-    held = way == "by the driver"
+    held = way.startswith("by the driver")
     batches = 12 if held else 2
     cuts = [*sorted(chance.sample(range(1, records), batches - 1)), records]
     first = 0
     # The last round has nothing new.
     for cut in [*cuts, records]:
         table.apply(cut, first=first, held=held and cut != cuts[0])
+        if cut == cuts[0] and way in TAILS:
+            let_mark(table)
         first = chance.choice([cut, chance.randrange(cut)])
     assert table.held == (batches - 1 if held else 0)
 
 
-@pytest.mark.parametrize("way", ["by the driver", "in frames", "marked", "merged", "in memory"])
+@pytest.mark.parametrize("way", FORMATS)
 def test_a_keyed_table_ends_as_the_apply_worker_leaves_it(
     spark: SparkSession, tmp_path: Path, seed: int, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if way == "marked":
-        monkeypatch.setattr(small_writer, "SMALL_TABLE_BYTES", -1)
+        monkeypatch.setattr(small_writer, "LARGEST_BYTES", -1)
         monkeypatch.setattr(merge, "VECTOR_BYTES", -1)
+    if way in TAILS:
+        monkeypatch.setattr(small_writer, "TAIL_BYTES", TAILS[way])
     chance = random.Random(seed)
     topic = TableTopic(StaticSchemas(), "s.public.t", KEYED_COLUMNS, ["id"], partitions=3)
     model = KeyedTable("id")

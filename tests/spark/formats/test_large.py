@@ -57,7 +57,7 @@ def written(spark: SparkSession, path: str) -> set[str]:
 def tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> TableFormat:
     """Tables whose rows change by every way there is, however small they are."""
     if request.param != "rewritten":
-        monkeypatch.setattr(small_writer, "SMALL_TABLE_BYTES", -1)
+        monkeypatch.setattr(small_writer, "LARGEST_BYTES", -1)
     if request.param == "marked":
         monkeypatch.setattr(merge, "VECTOR_BYTES", -1)
     if request.param == "in memory":

@@ -55,7 +55,7 @@ def test_a_cut_that_fails_for_its_size_is_taken_in_halves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Keys are looked for in the table by a join with them, for which each task gets all of them.
-    monkeypatch.setattr(small_writer, "SMALL_TABLE_BYTES", -1)
+    monkeypatch.setattr(small_writer, "LARGEST_BYTES", -1)
     monkeypatch.setattr(merge, "VECTOR_BYTES", -1)
     ids = RegisteredSchemas(registry)
     name = f"s{uuid.uuid4().hex[:8]}"

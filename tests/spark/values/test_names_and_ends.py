@@ -56,7 +56,7 @@ def test_keys_at_the_ends_of_their_types_and_before_christ_are_found_again(
 ) -> None:
     held = way != "marked"
     if way != "rewritten":
-        monkeypatch.setattr(small_writer, "SMALL_TABLE_BYTES", -1)
+        monkeypatch.setattr(small_writer, "LARGEST_BYTES", -1)
     if way == "marked":
         monkeypatch.setattr(merge, "VECTOR_BYTES", -1)
     text = Col("k", "string", "text")
@@ -100,7 +100,7 @@ def test_columns_may_be_called_whatever_the_job_calls_its_own(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: bool
 ) -> None:
     if not held:
-        monkeypatch.setattr(small_writer, "SMALL_TABLE_BYTES", -1)
+        monkeypatch.setattr(small_writer, "LARGEST_BYTES", -1)
         monkeypatch.setattr(merge, "VECTOR_BYTES", -1)
     names = [
         "~there",

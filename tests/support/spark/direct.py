@@ -17,11 +17,17 @@ from spark_consumer.formats.protocol import TableFormat
 from spark_consumer.kafka.decode import wire
 from spark_consumer.kafka.markers import Marker, Range
 from spark_consumer.kafka.position import Share, TopicState, share
-from spark_consumer.names import part, table_folder
+from spark_consumer.names import part, quoted, table_folder
 from tests.support.spark.records import Record, TableTopic, frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+def let_mark(table: Direct, *, may: bool = True) -> None:
+    """Enable or disable deletion vectors, as somebody who owns the table could."""
+    properties = f"'delta.enableDeletionVectors' = '{str(may).lower()}'"
+    table.spark.sql(f"ALTER TABLE delta.{quoted(table.path)} SET TBLPROPERTIES ({properties})")
 
 
 class Direct:
@@ -41,8 +47,8 @@ class Direct:
         topic: TableTopic,
         tables: TableFormat | None = None,
     ) -> None:
-        self._tables = tables or DeltaFormat()
-        self._spark = spark
+        self.tables = tables or DeltaFormat()
+        self.spark = spark
         self._topic = topic
         self._learnt = Learnt()
         self.skipped = 0
@@ -66,9 +72,9 @@ class Direct:
         """
         placed = self._placed()
         upto = len(placed) if upto is None else upto
-        spark = self._spark.newSession()
+        spark = self.spark.newSession()
         applier = Applier(spark, self._topic.registry, self._learnt)
-        table = self._tables.table(spark, self.path, f"subscription s, table {self._topic.table}")
+        table = self.tables.table(spark, self.path, f"subscription s, table {self._topic.table}")
         found = table.find()
         wanted = self._share(placed, [first, upto] if first < upto else [upto], found)
         if wanted is None:
@@ -104,11 +110,11 @@ class Direct:
 
     def found(self) -> Found | None:
         """The table as it is."""
-        return self._tables.table(self._spark.newSession(), self.path, "t").find()
+        return self.tables.table(self.spark.newSession(), self.path, "t").find()
 
     def rows(self) -> list[tuple[Any, ...]]:
         """The table's rows, sorted."""
-        table = self._tables.table(self._spark.newSession(), self.path, "t").rows()
+        table = self.tables.table(self.spark.newSession(), self.path, "t").rows()
         return sorted((tuple(row) for row in table.collect()), key=repr)
 
     def _placed(self) -> list[tuple[int, Record]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ from spark_consumer.formats.changes import (
     same_value,
 )
 from spark_consumer.formats.commit_metadata import NO_VERSION, Commit, Found, Version
-from spark_consumer.formats.data_files import DataFiles, NewFile
+from spark_consumer.formats.data_files import DataFile, DataFiles
 from spark_consumer.formats.schema_evolution import Add, Drop, Rename, Step, Widen
 from spark_consumer.kafka.position import Position
 from spark_consumer.names import quoted
@@ -123,7 +123,11 @@ class MemoryTable:
         return None
 
     def replace_files(
-        self, files: DataFiles, new: NewFile | None, commit: Commit, *, beside: bool
+        self,
+        files: DataFiles,
+        removed: Collection[DataFile],
+        added: Collection[DataFile],
+        commit: Commit,
     ) -> Version:
         raise NotImplementedError
 

@@ -24,6 +24,7 @@ from schemas import types
 from schemas.settings import text_files
 from spark_consumer import bounded_http, metrics
 from spark_consumer.apply.driver import writer as small_writer
+from spark_consumer.formats.delta import files as delta_files
 from spark_consumer.formats.delta import merge
 from spark_consumer.job import maintenance
 from spark_consumer.spark import session as spark_session
@@ -114,8 +115,16 @@ FIGURES = [
     (
         "spark.md",
         f"at most {N} records and {N} MB, table up to {N} MB",
-        (tuning._RECORDS, tuning.SMALL_BYTES / MIB, small_writer.SMALL_TABLE_BYTES / MIB),
+        (tuning._RECORDS, tuning.SMALL_BYTES / MIB, small_writer.LARGEST_BYTES / MIB),
     ),
+    ("spark.md", f"of up to {N} kB together", (small_writer.TAIL_BYTES / KIB,)),
+    (
+        "spark.md",
+        f"is written as a whole by it up to {N} MB",
+        (small_writer.SMALL_TABLE_BYTES / MIB,),
+    ),
+    ("spark.md", f"beside up to {N} of them", (small_writer._MOST_FILES,)),
+    ("spark.md", f"or with more than {N} files", (delta_files._MOST_FILES,)),
     ("spark.md", f"table of more than {N} MB", (merge.VECTOR_BYTES / MIB,)),
     (
         "spark.md",

@@ -3,7 +3,6 @@ package pgsluice.small;
 import java.io.IOException;
 import java.util.HashMap;
 import java.util.Map;
-import java.util.function.Consumer;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.parquet.HadoopReadOptions;
@@ -13,6 +12,7 @@ import org.apache.parquet.hadoop.ParquetFileReader;
 import org.apache.parquet.hadoop.ParquetWriter;
 import org.apache.parquet.hadoop.api.WriteSupport;
 import org.apache.parquet.hadoop.metadata.BlockMetaData;
+import org.apache.parquet.hadoop.metadata.ColumnChunkMetaData;
 import org.apache.parquet.hadoop.metadata.CompressionCodecName;
 import org.apache.parquet.hadoop.util.HadoopInputFile;
 import org.apache.parquet.hadoop.util.HadoopOutputFile;
@@ -39,7 +39,7 @@ final class ParquetRows {
      * Reads all rows of a file.
      *
      * @param columns columns to read; those that the file does not have are null
-     * @param most bytes that its values may have, uncompressed
+     * @param most bytes that their values may have, uncompressed
      * @return how many bytes they have
      * @throws NotReadException they have more, or Spark would have to convert them
      */
@@ -48,19 +48,12 @@ final class ParquetRows {
             String file,
             Column[] columns,
             long most,
-            Consumer<Object[]> into)
+            Sink into)
             throws IOException {
         InputFile input = HadoopInputFile.fromPath(new Path(file), conf);
         // Without options it would parse Hadoop's settings again.
         ParquetReadOptions options = HadoopReadOptions.builder(conf).build();
         try (ParquetFileReader reader = ParquetFileReader.open(input, options)) {
-            long bytes = 0;
-            for (BlockMetaData block : reader.getRowGroups()) {
-                bytes += block.getTotalByteSize();
-            }
-            if (bytes > most) {
-                throw new NotReadException();
-            }
             MessageType written = reader.getFileMetaData().getSchema();
             Map<String, Integer> places = new HashMap<>();
             for (int at = 0; at < columns.length; at++) {
@@ -78,24 +71,62 @@ final class ParquetRows {
                 kept.add(one);
             }
             if (kept.isEmpty()) {
-                for (long at = reader.getRecordCount(); at > 0; at--) {
-                    into.accept(new Object[columns.length]);
+                for (long at = 0; at < reader.getRecordCount(); at++) {
+                    into.accept(at, new Object[columns.length]);
                 }
-                return bytes;
+                return 0;
             }
             MessageType wanted = new MessageType(written.getName(), kept);
+            long bytes = size(reader, wanted);
+            if (bytes > most) {
+                throw new NotReadException();
+            }
             reader.setRequestedSchema(wanted);
             MessageColumnIO io = new ColumnIOFactory().getColumnIO(wanted, written);
             PageReadStore pages;
+            long at = 0;
             while ((pages = reader.readNextRowGroup()) != null) {
                 RecordReader<Object[]> rows =
                         io.getRecordReader(pages, new Materializer(columns, wanted, places));
-                for (long at = pages.getRowCount(); at > 0; at--) {
-                    into.accept(rows.read());
+                for (long end = at + pages.getRowCount(); at < end; at++) {
+                    into.accept(at, rows.read());
                 }
             }
             return bytes;
         }
+    }
+
+    private static long size(ParquetFileReader reader, MessageType wanted) {
+        long bytes = 0;
+        for (BlockMetaData block : reader.getRowGroups()) {
+            for (ColumnChunkMetaData chunk : block.getColumns()) {
+                if (wanted.containsField(chunk.getPath().toArray()[0])) {
+                    bytes += chunk.getTotalUncompressedSize();
+                }
+            }
+        }
+        return bytes;
+    }
+
+    /** Returns a row that keeps nothing else of its pages in memory. */
+    static Object[] copied(Object[] row) {
+        Object[] made = row.clone();
+        for (int at = 0; at < made.length; at++) {
+            if (made[at] instanceof Binary binary) {
+                made[at] = Binary.fromConstantByteArray(binary.getBytes().clone());
+            }
+        }
+        return made;
+    }
+
+    /** Receiver of rows. */
+    interface Sink {
+        /**
+         * Receives a row.
+         *
+         * @param at its place in the file, from 0
+         */
+        void accept(long at, Object[] row);
     }
 
     /** Rows are to be read in another way. */

@@ -20,19 +20,28 @@ abstract class Rows {
     private final Set<List<Object>> missed = new HashSet<>();
     private boolean isTouched;
 
-    /** Adds a row that the table has; before any change. */
+    /**
+     * Adds a row that the table has; before any change.
+     *
+     * @throws ParquetRows.NotReadException it has one with this key already
+     */
     abstract void add(List<Object> key, Object[] row);
 
     /** Applies a change. */
     abstract void apply(Change change);
 
-    /** Returns all rows. */
+    /** Returns all rows, but for those that are not rewritten. */
     abstract Iterable<Object[]> all();
+
+    /** Returns the rows that are not rewritten, and have changed or gone. */
+    Collection<Base.Row> marked() {
+        return List.of();
+    }
 
     /** Returns the rows that the table does not have yet; see {@link #isTouched}. */
     abstract Iterable<Object[]> added();
 
-    /** Whether a row that the table had has changed or gone. */
+    /** Whether a row that was added with {@link #add} has changed or gone. */
     final boolean isTouched() {
         return isTouched;
     }
@@ -54,10 +63,22 @@ abstract class Rows {
     static final class Keyed extends Rows {
         private final Map<List<Object>, Object[]> byKey = new LinkedHashMap<>();
         private final Set<List<Object>> added = new LinkedHashSet<>();
+        private final Map<List<Object>, Base.Row> base;
+        private final List<Base.Row> marked = new ArrayList<>();
+
+        /**
+         * @param base rows that are not rewritten, of all keys that the changes have
+         */
+        Keyed(Map<List<Object>, Base.Row> base) {
+            this.base = base;
+        }
 
         @Override
         void add(List<Object> key, Object[] row) {
-            byKey.put(key, row);
+            if (byKey.put(key, row) != null || base.containsKey(key)) {
+                // Spark's way has to say what becomes of two rows with a key.
+                throw new ParquetRows.NotReadException();
+            }
         }
 
         private void look(List<Object> key) {
@@ -76,27 +97,43 @@ abstract class Rows {
                 case PUT -> put(change.key(), change.row());
                 case SET -> {
                     if (byKey.computeIfPresent(change.key(), (k, was) -> change.over(was)) == null) {
-                        miss(change.key());
+                        Base.Row was = mark(change.key());
+                        if (was == null) {
+                            miss(change.key());
+                        } else {
+                            put(change.key(), change.over(was.values()));
+                        }
                     }
                 }
                 case DELETE -> {
                     added.remove(change.key());
-                    if (byKey.remove(change.key()) == null) {
+                    if (byKey.remove(change.key()) == null && mark(change.key()) == null) {
                         miss(change.key());
                     }
                 }
                 case MOVE -> {
                     added.remove(change.oldKey());
                     Object[] was = byKey.remove(change.oldKey());
-                    if (was != null) {
-                        put(change.key(), change.over(was));
+                    Base.Row stored = was == null ? mark(change.oldKey()) : null;
+                    if (was != null || stored != null) {
+                        put(change.key(), change.over(was != null ? was : stored.values()));
                     }
                 }
                 default -> throw new AssertionError(change.kind());
             }
         }
 
+        /** Marks the row that a file which is not rewritten has, if it has one. */
+        private Base.Row mark(List<Object> key) {
+            Base.Row row = base.remove(key);
+            if (row != null) {
+                marked.add(row);
+            }
+            return row;
+        }
+
         private void put(List<Object> key, Object[] row) {
+            mark(key);
             byKey.put(key, row);
             added.add(key);
         }
@@ -104,6 +141,11 @@ abstract class Rows {
         @Override
         Collection<Object[]> all() {
             return byKey.values();
+        }
+
+        @Override
+        Collection<Base.Row> marked() {
+            return marked;
         }
 
         @Override

@@ -6,13 +6,16 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Set;
 import org.apache.avro.AvroRuntimeException;
 import org.apache.avro.Schema;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.parquet.hadoop.metadata.CompressionCodecName;
+import org.apache.spark.sql.delta.deletionvectors.RoaringBitmapArray;
 
 /** Columns and key of a table, prepared for batches; not thread-safe. */
 public final class SmallTable {
@@ -75,41 +78,37 @@ public final class SmallTable {
     }
 
     /**
-     * Applies changes to the rows of files, and writes the result into another file.
+     * Applies changes to the rows of files, and writes rows into another file.
      *
-     * @param files the files whose rows the table has; none if it is emptied before
+     * <p>Of the table's files those of the {@code tail} are rewritten as a whole, and rows of the
+     * {@code base} are marked as deleted.
+     *
+     * @param stored as JSON: {@code table}, the folder; {@code tail} and {@code base}, each a list of
+     *     path, statistics and deleted, see {@link StoredFile}; {@code canMark}, whether rows may be
+     *     marked
      * @param target the new file; none is written without a row for it
-     * @param mayAdd whether the new file may stand beside the others, if their rows stay as they are
+     * @param mayAdd whether the new file may stand beside the tail, if its rows stay as they are
      * @return as JSON: {@code isBeside}, {@code skipped}, {@code rows} and {@code size} of the file,
-     *     and its {@code stats} in Delta's form; or {@code partition} and {@code damaged}, the offset of
-     *     the first record that is not what its schemas say; null if the files are to be read in
-     *     another way, because their rows take too much memory, for example
+     *     its {@code stats} in Delta's form, and {@code marked}, see {@link Base#mark}; or
+     *     {@code partition} and {@code damaged}, the offset of the first record that is not what its
+     *     schemas say; null if the files are to be read in another way, because their rows take too
+     *     much memory, for example
      */
     public String apply(
             Records records,
-            List<String> files,
+            String stored,
             String target,
             boolean mayAdd,
             String codec,
             Map<String, String> metadata,
             Configuration conf)
             throws IOException {
-        Rows rows = hasKey ? new Rows.Keyed() : new Rows.Unkeyed();
-        try {
-            long left = MOST_BYTES;
-            for (String file : files) {
-                left -= ParquetRows.read(conf, file, columns, left,
-                        row -> rows.add(Equality.of(row, columns, keyPlaces), row));
-            }
-        } catch (ParquetRows.NotReadException error) {
-            return null;
-        }
+        List<Change> changes = new ArrayList<>();
         for (WireRecord record : records.changes()) {
             int keyId = record.keyId() == null ? -1 : record.keyId();
             Decoder decoder = decoders.get(List.of(keyId, record.valueId()));
-            Change change;
             try {
-                change = decoder.decode(record);
+                changes.add(decoder.decode(record));
             } catch (IOException
                     | AvroRuntimeException
                     | ArithmeticException
@@ -122,7 +121,35 @@ public final class SmallTable {
                         .put("damaged", record.offset())
                         .toString();
             }
-            rows.apply(change);
+        }
+        JsonNode files = JSON.readTree(stored);
+        boolean canMark = files.get("canMark").asBoolean();
+        DeletionVectors vectors = new DeletionVectors(files.get("table").asText(), conf);
+        List<StoredFile> tail = StoredFile.of(files.get("tail"));
+        List<StoredFile> others = StoredFile.of(files.get("base"));
+        boolean hasRemovals = changes.stream().anyMatch(one -> one.kind() != Change.Kind.PUT);
+        if (!others.isEmpty() && !canMark && hasRemovals) {
+            return null;
+        }
+        Base base = new Base(others, columns, keyPlaces, vectors, conf, MOST_BYTES);
+        Rows rows;
+        try {
+            rows = hasKey ? new Rows.Keyed(found(base, changes)) : new Rows.Unkeyed();
+            long left = MOST_BYTES;
+            for (StoredFile file : tail) {
+                RoaringBitmapArray gone = vectors.load(file.deleted());
+                left -= ParquetRows.read(conf, file.path(), columns, left, (at, row) -> {
+                    if (!gone.contains(at)) {
+                        rows.add(Equality.of(row, columns, keyPlaces), row);
+                    }
+                });
+            }
+        } catch (ParquetRows.NotReadException error) {
+            return null;
+        }
+        changes.forEach(rows::apply);
+        if (!canMark && !rows.marked().isEmpty()) {
+            return null;
         }
         Statistics statistics = new Statistics(columns);
         boolean isBeside = mayAdd && !rows.isTouched();
@@ -138,6 +165,24 @@ public final class SmallTable {
                     ParquetRows.write(conf, target, columns, name, metadata, written));
             made.put("stats", statistics.json(JSON));
         }
+        made.set("marked", base.mark(rows.marked()));
         return made.toString();
+    }
+
+    /** Returns the rows of files that the changes touch. */
+    private static Map<List<Object>, Base.Row> found(Base base, List<Change> changes)
+            throws IOException {
+        Set<List<Object>> keys = new HashSet<>();
+        Set<List<Object>> whole = new HashSet<>();
+        for (Change change : changes) {
+            boolean isMove = change.kind() == Change.Kind.MOVE;
+            List<Object> from = isMove ? change.oldKey() : change.key();
+            keys.add(change.key());
+            keys.add(from);
+            if (change.isSent() != null) {
+                whole.add(from);
+            }
+        }
+        return base.find(keys, whole);
     }
 }
