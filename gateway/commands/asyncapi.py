@@ -57,7 +57,8 @@ def document(
             f"{', '.join(names)}; after its row filters.",
             schemas,
             partitions.get(topic, 1),
-            truncates=Operation.TRUNCATE in publish.operations,
+            truncates=Operation.TRUNCATE in publish.operations
+            and plan.envelope.of(publish.subscription).truncates,
         )
     for subscription in plan.subscriptions:
         topic = transaction_topic(subscription.name)

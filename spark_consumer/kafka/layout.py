@@ -88,8 +88,15 @@ def row_record(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the record of `before` and `after` in an envelope's schema.
 
     Raises:
-        ContractError: it is no envelope.
+        ContractError: it is no envelope, or one of a topic that lacks truncates.
     """
+    where = f"{schema.get('namespace', '')}.{schema.get('name', '')}"
+    if schema.get("name") == "Row" or schema.get("pg_truncates") is False:
+        why = "the format row" if schema.get("name") == "Row" else "a topic without `t` records"
+        raise ContractError(
+            f"the schema {where} is that of {why}, of which no equal table can be made",
+            hint="[envelope]: this job reads the formats pgsluice and debezium, with truncates",
+        )
     try:
         fields = {field["name"]: field for field in schema["fields"]}
         record: Mapping[str, Any] = next(
@@ -99,7 +106,7 @@ def row_record(schema: Mapping[str, Any]) -> Mapping[str, Any]:
             raise KeyError("after")
     except (KeyError, TypeError, StopIteration) as error:
         raise ContractError(
-            f"the schema {schema.get('namespace', '')}.{schema.get('name', '')} is not an envelope",
+            f"the schema {where} is not an envelope",
             hint="see schemas/envelope.avsc",
         ) from error
     return record

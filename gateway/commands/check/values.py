@@ -31,8 +31,10 @@ _TABLE_S: Final = 5
 _ALL_S: Final = 60
 """Seconds for which all tables are searched."""
 
+_IS_24: Final = "{0} OPERATOR(pg_catalog.=) '24:00'::pg_catalog.time"
 _UNCARRIED: Final[Mapping[str, tuple[str, str]]] = {
-    "time": ("{0} OPERATOR(pg_catalog.=) '24:00'::pg_catalog.time", "24:00"),
+    "time": (_IS_24, "24:00"),
+    "milli_time": (_IS_24, "24:00"),
     "interval": ("NOT pg_catalog.isfinite({0})", "an infinite value"),
     "decimal": ("{0} OPERATOR(pg_catalog.=) 'NaN'::pg_catalog.numeric", "NaN"),
 }
@@ -95,13 +97,13 @@ def value_findings(
     if settings.on_error.value == "stop":
         effect = "the gateway stops there"
     for table, columns in _published(plan):
-        key = key_of(table, {column.name for column in columns})
-        described = describe(table.schema, table.name, columns, key, types=settings.types)
-        wanted = [
-            (field.column, sought, what)
-            for field in described.fields
-            for sought, what in _conditions(field)
-        ]
+        wanted = list(
+            dict.fromkeys(
+                (field.column, sought, what)
+                for field in _described(settings, plan, table, columns)
+                for sought, what in _conditions(field)
+            )
+        )
         if not wanted:
             continue
         left_s = min(_TABLE_S, end - time.monotonic())
@@ -131,6 +133,19 @@ def _published(plan: Plan) -> Iterator[tuple[Table, list[Column]]]:
         yield table, [c for c in table.columns if any(p.publishes(c) for p in found)]
 
 
+def _described(
+    settings: Settings, plan: Plan, table: Table, columns: Sequence[Column]
+) -> Iterator[Field]:
+    """Yield the fields of a table's columns, in the formats of all of its subscriptions."""
+    key = key_of(table, {column.name for column in columns})
+    to = (publish.subscription for publish in plan.publishes if publish.target_oid == table.oid)
+    for envelope in dict.fromkeys(map(settings.envelope.of, to)):
+        described = describe(
+            table.schema, table.name, columns, key, types=settings.types, envelope=envelope
+        )
+        yield from described.fields
+
+
 def _conditions(field: Field) -> Iterator[tuple[str, str]]:
     """Yield SQL conditions on a column's values that cannot be carried, and what these are."""
     if field.type.array and field.item is not None:
@@ -145,7 +160,7 @@ def _conditions(field: Field) -> Iterator[tuple[str, str]]:
             items = "pg_catalog.unnest({0}) AS items (item)"
             found = f"EXISTS (SELECT FROM {items} WHERE {condition.format('item')})"
             yield found, f"arrays with {what}"
-    elif field.type.conversion in ("time", "interval"):
+    elif field.type.conversion in ("time", "milli_time", "interval"):
         yield _UNCARRIED[field.type.conversion]
 
 

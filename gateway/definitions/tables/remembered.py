@@ -84,6 +84,9 @@ def describe(plan: Plan, copy: TableCopy) -> str:
             if (publish.subscription, publish.target_oid) == (copy.subscription, table.oid)
         ),
     }
+    envelope = plan.envelope.of(copy.subscription)
+    if envelope.format != "pgsluice":
+        description["format"] = str(envelope)
     if copy.masked_as:
         description["masked_as"] = copy.masked_as
         description["masked"] = [(c.attnum, c.name) for c in table.columns if c.name in masked]
@@ -193,6 +196,7 @@ def description_fault(text: str) -> str | None:
         return f"{type(error).__name__}: {error}"[:200]
     numbers = [*(publish.relation_oid for publish in publishes), *masked.columns]
     names = [*table.identity, *table.primary_key, *(key_of_text or ()), *native]
+    names.append(description.get("format", ""))
     names += [*masked.names, *masked.columns.values()]
     for column in table.columns:
         numbers += [column.attnum, column.type_oid, column.type_modifier]
@@ -243,12 +247,14 @@ def _is_native(column: Column, native: Collection[str]) -> bool:
 
 
 def has_same_key(before: str, after: str) -> bool:
-    """Whether two texts of `describe` have the same key, in the same Avro types.
+    """Whether two texts of `describe` have the same key, in the same Avro types and format.
 
     Columns that only one of them has in a whole-row key leave the key the same, and so do all in
     older texts, which do not say how keys were carried.
     """
     was, now = json.loads(before), json.loads(after)
+    if was.get("format") != now.get("format"):
+        return False
     types = was.get("native", {})
     same = all(types.get(name, native) == native for name, native in now["native"].items())
     return bool(was["key"] == now["key"] and same)

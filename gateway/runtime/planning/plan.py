@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
@@ -79,7 +79,7 @@ def read_definitions(settings: Settings, *, masks: bool = True) -> Definitions:
         masks: Whether masks belong to them; who needs names alone needs no key of ``hash``.
 
     Raises:
-        ConfigError: the file cannot be read, or a mask is of no subscription.
+        ConfigError: the file cannot be read, or a mask or a format is of no subscription.
         DefinitionError: it does not parse, or uses something that is not supported.
     """
     path = settings.definitions.file
@@ -99,6 +99,7 @@ def read_definitions(settings: Settings, *, masks: bool = True) -> Definitions:
             key="definitions.file",
             hint="add a line like: CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p;",
         )
+    _check_envelope(settings, [subscription.name for subscription in definitions.subscriptions])
     chosen = only_group(definitions, settings.source.groups, settings.group)
     if not masks:
         return chosen
@@ -108,6 +109,17 @@ def read_definitions(settings: Settings, *, masks: bool = True) -> Definitions:
         settings.columns.hash_key,
         defined=[subscription.name for subscription in definitions.subscriptions],
     )
+
+
+def _check_envelope(settings: Settings, defined: Sequence[str]) -> None:
+    for key in ("subscriptions", "without_truncates"):
+        for name in getattr(settings.envelope, key):
+            if name not in defined:
+                raise ConfigError(
+                    f"there is no subscription {name!r}",
+                    key=f"envelope.{key}",
+                    hint=f"those in {settings.definitions.file}: {', '.join(sorted(defined))}",
+                )
 
 
 def read_plan(
@@ -195,7 +207,7 @@ def _vetted(
             masked=masked,
             accepted=same and streamed and described,
         )
-        plan = replace(plan, types=settings.types)
+        plan = replace(plan, types=settings.types, envelope=settings.envelope)
         noticed = find_faults(settings, connection, plan, states, rights=rights) if holds else {}
         more = {
             (name, oid): fault

@@ -34,7 +34,7 @@ from gateway.source.provisioning.privileges import own_publications, why_unreada
 from gateway.source.provisioning.publication_state import read_existing
 from gateway.source.session.blockers import lock_holders
 from gateway.source.stream.options import wants_binary
-from schemas.settings.tables import TypesTable
+from schemas.settings.tables import Envelope, TypesTable
 
 __all__ = ["adding", "find_faults", "reserved_topics"]
 
@@ -95,7 +95,9 @@ def _shape_faults(
         table_id = (publish.subscription, publish.target_oid)
         table = plan.tables[publish.target_oid]
         columns = tuple(c.name for c in table.columns if publish.publishes(c))
-        why = _why_no_schema(table, columns, settings.types)
+        why = _why_no_schema(
+            table, columns, settings.types, settings.envelope.of(publish.subscription)
+        )
         if table_id in plan.open_ended:
             clauses = {clause for found in publish.filters.values() for clause in found}
             for clause in sorted(clauses, key=lambda c: c.text):
@@ -143,11 +145,20 @@ def _oversized(settings: Settings, plan: Plan) -> Iterator[tuple[TableId, Fault]
 
 
 @lru_cache(maxsize=8192)
-def _why_no_schema(table: Table, columns: tuple[str, ...], types: TypesTable) -> str | None:
+def _why_no_schema(
+    table: Table, columns: tuple[str, ...], types: TypesTable, envelope: Envelope
+) -> str | None:
     by_name = {column.name: column for column in table.columns}
     published = [by_name[name] for name in columns]
     try:
-        describe(table.schema, table.name, published, key_of(table, columns), types=types)
+        describe(
+            table.schema,
+            table.name,
+            published,
+            key_of(table, columns),
+            types=types,
+            envelope=envelope,
+        )
     except SchemaError as error:
         return error.message
     return None
