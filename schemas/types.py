@@ -19,6 +19,7 @@ __all__ = [
     "ARRAY",
     "BOUNDS",
     "KEY_FORMS",
+    "MILLIS",
     "MOST_ITEMS",
     "NESTED",
     "TYPES",
@@ -58,8 +59,8 @@ class ColumnType:
         items: Avro type of the items of an array that are the same for all columns; else empty.
         bounds: Names of the types of ranges' bounds, by the name of the range.
         key: Name of the canonical form of a key column.
-        debezium: Names of the semantic types that stand for it in Debezium's records, for adaptive
-            times and for Connect's.
+        debezium: Names of the semantic types that stand for it in Debezium's records, in
+            microseconds, and for Connect's times.
         semantic: Name of the semantic type that it is; empty in all records but Debezium's.
         label: Name of the family in docs/types.md.
         lost: Values that cannot be carried, for the same page.
@@ -142,6 +143,9 @@ BOUNDS: Final = {
 NESTED: Final = frozenset(entry.choice for entry in TYPES if entry.nested)
 """Choices of types that are text in keys in any case."""
 
+MILLIS: Final = frozenset({"time-millis", "timestamp-millis"})
+"""logicalTypes that cut off microseconds."""
+
 _OTHER: Final = TYPES[-1]
 
 
@@ -202,17 +206,20 @@ def of_column(
 
 
 @cache
-def of_debezium(entry: ColumnType, *, connect: bool) -> ColumnType:
+def of_debezium(entry: ColumnType, *, connect: bool, exact: bool = False) -> ColumnType:
     """Return how a column is carried in Debezium's records, given its entry of the table.
 
     Args:
         entry: Entry of the column; one without a semantic type is carried as ever.
         connect: Whether times are those of Connect, which have milliseconds.
+        exact: Whether they have microseconds all the same: equal keys must be equal values.
     """
     if not entry.debezium:
         return entry
     name = entry.debezium[-1 if connect else 0]
     kind = _SEMANTIC[name]
+    if exact and kind.get("logical") in MILLIS:
+        return of_debezium(entry, connect=False)
     return replace(
         entry,
         conversion=kind["conversion"],

@@ -38,6 +38,7 @@ __all__ = [
     "SourcePrefix",
     "TransactionContext",
     "package_version",
+    "unavailable_text",
     "wire_prefix",
 ]
 
@@ -230,7 +231,8 @@ class EnvelopeEncoder:
         nulls = SOURCE_NULLS if envelope.format == "debezium" else b""
         names = encode_text(table_schema) + encode_text(table_name)
         self.table_part = names + nulls + encode_text(replica_identity)
-        texts = [None if envelope.format == "pgsluice" else _unavailable(f) for f in schema.fields]
+        plain = envelope.format == "pgsluice"
+        texts = [None if plain else unavailable_text(field) for field in schema.fields]
         self.unavailable = tuple(
             _NULL if text is None else _PRESENT + value_encoder(field)(text)
             for field, text in zip(schema.fields, texts, strict=True)
@@ -337,13 +339,16 @@ class RowFormatEncoder(EnvelopeEncoder):
         """Assemble record ``Row``, without the wire format's prefix. See the base class."""
         row = before if after is None else after
         assert row is not None  # the format has no truncates
-        return row + _OPS[op] + encode_long(lsn) + (_FALSE if after is not None else _TRUE)
+        is_deleted = _FALSE if after is not None else _TRUE
+        return row + _OPS[op] + encode_long(lsn) + is_deleted + unchanged
 
 
-def _unavailable(field: Field) -> bytes | None:
+def unavailable_text(field: Field) -> bytes | None:
     """Return the text that stands for an unchanged value of a column; None if it can have none."""
     if field.type.array and field.item is not None:
-        return b"{%s}" % _UNAVAILABLE if field.item.type.conversion == "text" else None
+        kind = field.item.type
+        has_any_text = kind.conversion == "text" and not kind.logical and not kind.semantic
+        return b"{%s}" % _UNAVAILABLE if has_any_text else None
     if field.type.conversion == "bytea":
         return b"\\x" + _UNAVAILABLE.hex().encode()
     return _UNAVAILABLE if field.type.conversion == "text" else None

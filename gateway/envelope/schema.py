@@ -146,7 +146,8 @@ def describe(
     Args:
         table_schema: The PostgreSQL schema the table is published under.
         table_name: The table.
-        columns: The published columns, in table order. Those of the key are text if nested.
+        columns: The published columns, in table order. Those of the key are text if nested, and
+            never lose microseconds: equal records would be those of different rows.
         key: See `gateway.definitions.tables.keys.key_of`; its columns must be among `columns`.
         types: Which columns are carried as text.
         envelope: Format of the values. Debezium never has a time as text, so that in its format it
@@ -157,11 +158,16 @@ def describe(
             format needs.
     """
     where = f"{table_schema}.{table_name}"
-    always = frozenset({"time"} if envelope.format == "debezium" else ())
-    native = {c.name: types.native_of(f"{where}.{c.name}", always) for c in columns}
+    native = {c.name: types.native_of(f"{where}.{c.name}", envelope.always) for c in columns}
     in_key = {c.name: native[c.name] - NESTED for c in columns}
     fields = tuple(
-        _field(c, (in_key if key and c.name in key else native)[c.name], envelope) for c in columns
+        _field(
+            c,
+            (in_key if key and c.name in key else native)[c.name],
+            envelope,
+            exact=key is not None and (not key or c.name in key),
+        )
+        for c in columns
     )
     by_column = {field.column: field for field in fields}
     if len(by_column) != len(fields):
@@ -170,7 +176,7 @@ def describe(
     key_fields: tuple[Field, ...] = ()
     if key == ():
         key_kind = KeyKind.WHOLE_ROW
-        key_fields = tuple(_field(c, in_key[c.name], envelope) for c in columns)
+        key_fields = tuple(_field(c, in_key[c.name], envelope, exact=True) for c in columns)
     elif key is not None:
         if missing := [name for name in key if name not in by_column]:
             raise SchemaError(
@@ -196,19 +202,30 @@ def describe(
     )
 
 
-def _field(column: ColumnLike, native: Collection[str], envelope: Envelope = _ENVELOPE) -> Field:
+def _field(
+    column: ColumnLike,
+    native: Collection[str],
+    envelope: Envelope = _ENVELOPE,
+    *,
+    exact: bool = False,
+) -> Field:
     name = avro_name(column.name)
     if column.element is not None and ARRAY.choice in native:
-        item = _typed("", "", column.element, native, envelope)
+        item = _typed("", "", column.element, native, envelope, exact)
         if not item.type.has_list:
             return Field(column.name, name, ARRAY, item=item)
     modifier = column.base_type_modifier if column.type_kind == "d" else column.type_modifier
     kind = Element(column.base_type_oid, modifier, column.type_name, column.type_kind)
-    return _typed(column.name, name, kind, native, envelope)
+    return _typed(column.name, name, kind, native, envelope, exact)
 
 
 def _typed(
-    column: str, name: str, kind: Element, native: Collection[str], envelope: Envelope
+    column: str,
+    name: str,
+    kind: Element,
+    native: Collection[str],
+    envelope: Envelope,
+    exact: bool,
 ) -> Field:
     """Return the field of a column, of an array's items or of bounds, that is no array itself."""
     # Only a superuser can make a base type, so nobody else can give one the name of an extension's.
@@ -219,9 +236,9 @@ def _typed(
     item = None
     if found.bounds:
         oid, bound = BOUNDS[kind.type_oid]
-        item = _typed("", "", Element(oid, -1, bound, "b"), native, envelope)
+        item = _typed("", "", Element(oid, -1, bound, "b"), native, envelope, exact)
     if envelope.format == "debezium":
-        found = of_debezium(found, connect=envelope.connect_times)
+        found = of_debezium(found, connect=envelope.connect_times, exact=exact)
     return Field(column, name, found, precision, scale, item)
 
 

@@ -283,6 +283,11 @@ class Envelope:
     connect_times: bool = False
     truncates: bool = True
 
+    @property
+    def always(self) -> frozenset[str]:
+        """Settings of ``[types]`` that are ``native`` for every column which is not named there."""
+        return frozenset({"time"} if self.format == "debezium" else ())
+
     def __str__(self) -> str:
         return f"{self.format} connect" if self.connect_times else self.format
 
@@ -294,14 +299,16 @@ class EnvelopeTable:
     format: EnvelopeFormat = "pgsluice"
     """Layout of the values: `pgsluice`, `debezium` (with Debezium's semantic types, for its
     consumers) or `row` (the row alone, for sinks that know no envelope); see
-    [envelope.md](envelope.md#formats). A table whose format changes is copied again."""
+    [envelope.md](envelope.md#formats). A table whose format changes is copied again, but for
+    `copy_data = false`: that needs a new subscription."""
 
     subscriptions: Mapping[str, EnvelopeFormat] = field(default_factory=dict, hash=False)
     """Subscriptions with another format: from the name to the format."""
 
-    time_precision: Literal["adaptive", "connect"] = "adaptive"
-    """Dates and times in the format `debezium`: `adaptive`, as `io.debezium.time.*` in
-    microseconds, or `connect`, as Connect's logical types in milliseconds."""
+    time_precision: Literal["microseconds", "connect"] = "microseconds"
+    """Dates and times in the format `debezium`: `microseconds`, as `io.debezium.time.*` (Debezium's
+    `adaptive_time_microseconds` without its milliseconds), or `connect`, as Connect's logical types
+    in milliseconds."""
 
     without_truncates: tuple[str, ...] = ()
     """Subscriptions that get no `t` record, neither of a TRUNCATE nor before a copy, for consumers

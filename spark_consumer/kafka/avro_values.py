@@ -21,14 +21,13 @@ from spark_consumer.values.conversions import clock_sql, zoned_sql
 
 __all__ = ["AVRO_OPTIONS", "decode"]
 
-# CORRECTED: PostgreSQL's calendar is proleptic Gregorian, as Spark's.
 _STORED: Final[Mapping[object, Callable[[str], str]]] = {
     "time-micros": clock_sql,
-    "time-millis": lambda value: clock_sql(f"({value} * 1000L)"),
     "zoned": zoned_sql,
 }
 """SQL by logicalType; see [debezium] in schemas/types.toml."""
 
+# CORRECTED: PostgreSQL's calendar is proleptic Gregorian, as Spark's.
 AVRO_OPTIONS: Final = {"mode": "FAILFAST", "datetimeRebaseMode": "CORRECTED"}
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from schemas.types import MILLIS
 from spark_consumer.errors import ContractError, TableError
 from spark_consumer.values.keys import canonical
 
@@ -88,7 +89,7 @@ def row_record(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the record of `before` and `after` in an envelope's schema.
 
     Raises:
-        ContractError: it is no envelope, or one of a topic that lacks truncates.
+        ContractError: it is no envelope, or one of a topic that lacks truncates or microseconds.
     """
     where = f"{schema.get('namespace', '')}.{schema.get('name', '')}"
     if schema.get("name") == "Row" or schema.get("pg_truncates") is False:
@@ -109,7 +110,22 @@ def row_record(schema: Mapping[str, Any]) -> Mapping[str, Any]:
             f"the schema {where} is not an envelope",
             hint="see schemas/envelope.avsc",
         ) from error
+    if _has_milliseconds(record):
+        raise ContractError(
+            f"the schema {where} has times in milliseconds, of which no equal table can be made",
+            hint='[envelope]: this job reads no time_precision = "connect"',
+        )
     return record
+
+
+def _has_milliseconds(kind: object) -> bool:
+    """Whether a type, or one in it, cuts off microseconds."""
+    if isinstance(kind, list):
+        return any(map(_has_milliseconds, kind))
+    if not isinstance(kind, Mapping):
+        return False
+    within = (kind.get("type"), kind.get("items"), kind.get("fields"))
+    return kind.get("logicalType") in MILLIS or any(map(_has_milliseconds, within))
 
 
 def value_layout(schema: Mapping[str, Any]) -> Layout:

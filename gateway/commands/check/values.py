@@ -16,15 +16,17 @@ from psycopg import sql
 
 from gateway.commands.check.findings import Finding, Severity
 from gateway.config import Settings
-from gateway.definitions.model import Column, Plan, Publish, Table
+from gateway.definitions.model import Column, Operation, Plan, Publish, Table
 from gateway.definitions.tables.keys import key_of
+from gateway.envelope.envelope import unavailable_text
 from gateway.envelope.schema import Field, describe, has_choice, is_nested
+from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.source.copy.errors import TableChanged
 from gateway.source.copy.relation_guard import lock
 from gateway.source.session.connection import classify_server_error
 from schemas.types import MOST_ITEMS
 
-__all__ = ["type_findings", "value_findings"]
+__all__ = ["type_findings", "unchanged_findings", "value_findings"]
 
 _TABLE_S: Final = 5
 """Seconds for which a table is searched."""
@@ -35,6 +37,7 @@ _IS_24: Final = "{0} OPERATOR(pg_catalog.=) '24:00'::pg_catalog.time"
 _UNCARRIED: Final[Mapping[str, tuple[str, str]]] = {
     "time": (_IS_24, "24:00"),
     "milli_time": (_IS_24, "24:00"),
+    "milli_timestamp": ("NOT pg_catalog.isfinite({0})", "infinity"),
     "interval": ("NOT pg_catalog.isfinite({0})", "an infinite value"),
     "decimal": ("{0} OPERATOR(pg_catalog.=) 'NaN'::pg_catalog.numeric", "NaN"),
 }
@@ -85,6 +88,35 @@ def type_findings(plan: Plan, settings: Settings) -> Iterator[Finding]:
                 "carried in one way only",
                 "docs/types.md says which types have a choice; domains over hstore and over"
                 " pgvector's types have none",
+            )
+
+
+def unchanged_findings(plan: Plan, settings: Settings) -> Iterator[Finding]:
+    """Warn of large values that an UPDATE leaves as they are, and sinks of rows take for NULL."""
+    for publish in plan.publishes:
+        table, envelope = (
+            plan.tables[publish.target_oid],
+            settings.envelope.of(publish.subscription),
+        )
+        if envelope.format != "row" or Operation.UPDATE not in publish.operations:
+            continue
+        if table.replica_identity is ReplicaIdentity.FULL:
+            continue
+        columns = [column for column in table.columns if publish.publishes(column)]
+        key = key_of(table, {column.name for column in columns})
+        described = describe(
+            *(table.schema, table.name, columns, key), types=settings.types, envelope=envelope
+        )
+        large = table.may_toast.difference(table.identity)
+        unread = (f for f in described.fields if unavailable_text(f) is None)
+        lost = sorted(field.column for field in unread if field.column in large)
+        if lost:
+            yield Finding(
+                Severity.WARNING,
+                f"table {table} of subscription {publish.subscription}: large values of"
+                f" {', '.join(lost)} that an UPDATE leaves as they are are null in the format row:"
+                " only `__unchanged` tells them from NULL",
+                f"ALTER TABLE {table.sql} REPLICA IDENTITY FULL",
             )
 
 
@@ -160,7 +192,7 @@ def _conditions(field: Field) -> Iterator[tuple[str, str]]:
             items = "pg_catalog.unnest({0}) AS items (item)"
             found = f"EXISTS (SELECT FROM {items} WHERE {condition.format('item')})"
             yield found, f"arrays with {what}"
-    elif field.type.conversion in ("time", "milli_time", "interval"):
+    elif field.type.conversion in ("time", "milli_time", "milli_timestamp", "interval"):
         yield _UNCARRIED[field.type.conversion]
 
 

@@ -32,7 +32,7 @@ from gateway.definitions.tables.retired import with_retired
 from gateway.definitions.tables.shape import read_shape, unseen_change, write_shape
 from gateway.pgoutput.messages import ReplicaIdentity
 from schemas.settings.masks import read_mask
-from schemas.settings.tables import TypesTable
+from schemas.settings.tables import Envelope, TypesTable
 from schemas.types import NESTED, of_column
 
 __all__ = [
@@ -65,9 +65,10 @@ def describe(plan: Plan, copy: TableCopy) -> str:
     masked = {name for name, _ in copy.masks}
     hidden = masked.union(c.name for c in table.columns if c.name not in copy.columns)
     hidden = hidden if copy.masked_as else set()
+    envelope = plan.envelope.of(copy.subscription)
     description: dict[str, object] = {
         "key": key_signature(table.columns, key),
-        "native": _native(table, copy.columns if key == () else key or (), plan.types),
+        "native": _native(table, copy.columns if key == () else key or (), plan.types, envelope),
         "kind": table.kind,
         # The value that older rows have in a masked column, published or not, is a true one.
         "columns": [
@@ -84,7 +85,6 @@ def describe(plan: Plan, copy: TableCopy) -> str:
             if (publish.subscription, publish.target_oid) == (copy.subscription, table.oid)
         ),
     }
-    envelope = plan.envelope.of(copy.subscription)
     if envelope.format != "pgsluice":
         description["format"] = str(envelope)
     if copy.masked_as:
@@ -232,10 +232,14 @@ def key_signature(columns: Iterable[Column], key: KeyColumns) -> list[str] | Non
     return [f"{name} {_SAME_KEYS.get(types[name], types[name])}" for name in key]
 
 
-def _native(table: Table, names: Collection[str], types: TypesTable) -> dict[str, bool]:
+def _native(
+    table: Table, names: Collection[str], types: TypesTable, envelope: Envelope
+) -> dict[str, bool]:
     """Return whether the columns `names` are native where ``[types]`` has a choice."""
     return {
-        column.name: _is_native(column, types.native_of(f"{table}.{column.name}") - NESTED)
+        column.name: _is_native(
+            column, types.native_of(f"{table}.{column.name}", envelope.always) - NESTED
+        )
         for column in table.columns
         if column.name in names
     }

@@ -178,10 +178,14 @@ def milli_time(text: bytes) -> int:
 def zoned_timestamp(text: bytes) -> bytes:
     """ISO 8601 in UTC, as Java writes it; the infinities as PostgreSQL does.
 
+    Raises:
+        UncarriedError: it is one that `avro_timestamptz` refuses, so that all formats carry the
+            same values.
+
     Source: DateTimeFormatter.ISO_OFFSET_DATE_TIME: years beyond 9999 have a sign, and before the
     year 1 is the year 0.
     """
-    if text in (b"infinity", b"-infinity"):
+    if avro_timestamptz(text) in (AVRO_TIMESTAMP_INFINITY, _MINUS_TIMESTAMP):
         return text
     if (found := _ZONED.fullmatch(text)) is None:
         raise ValueError("a timestamp is not in UTC, or not in DateStyle ISO")

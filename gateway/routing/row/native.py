@@ -276,7 +276,7 @@ def _projection(
         names=tuple(encode_text(described.name) for described in schema.fields),
         key=key,
         key_is_union=schema.key_kind is KeyKind.WHOLE_ROW,
-        names_keys=encoder.envelope.format == "debezium",
+        names_keys=route.names_keys,
         canonical=canonical,
         table_part=encoder.table_part,
         surely_fits=route.surely_fits,

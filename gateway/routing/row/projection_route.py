@@ -74,6 +74,7 @@ class ProjectionRoute:
             None if all topics have one partition.
         mask: Tuple -> the same with masked values; None if no column is masked.
         unchanged: Tuple -> Avro array of the published columns that are UNCHANGED.
+        names_keys: Whether the halves of a key change name the key of the other.
         quarantine: Destination of changes that cannot be published; None if these raise.
         surely_fits: Size in bytes of key and of value up to which no record can be too large.
     """
@@ -90,6 +91,7 @@ class ProjectionRoute:
         "encoder",
         "inserting",
         "mask",
+        "names_keys",
         "order",
         "quarantine",
         "surely_fits",
@@ -126,6 +128,7 @@ class ProjectionRoute:
         self.mask = mask
         self.unchanged = encoder.encode_unchanged
         self.value = encoder.value
+        self.names_keys = encoder.envelope.format == "debezium"
         # The hash is needed only for topics with several partitions.
         spread = any(target.counter.partitions > 1 for target in targets)
         self.canonical = encoder.canonical_key if spread else None
@@ -409,7 +412,7 @@ class ProjectionRoute:
         before, counted = len(out), counter.records
         if not counted:
             tx.touched.append(counter)
-        is_named = self.encoder.envelope.format == "debezium" and len({d[0] for d in drafts}) > 1
+        is_named = self.names_keys and len({d[0] for d in drafts}) > 1
         if is_named:
             drafts = with_keys(drafts, target.key_prefix)
         for key, canonical, body, headers in drafts:

@@ -21,7 +21,7 @@ from typing import Final
 import psycopg
 
 from gateway.config import Settings
-from gateway.core.errors import ConfigError, GatewayError, TransientError
+from gateway.core.errors import ConfigError, DefinitionError, GatewayError, TransientError
 from gateway.core.lsn import ZERO_LSN, Lsn
 from gateway.core.watermark import CopyState, Watermark
 from gateway.definitions.combine import make_plan
@@ -54,7 +54,7 @@ from gateway.observe import event
 from gateway.pgoutput.messages import LogicalMessage
 from gateway.rowfilter.permitted import is_collation
 from gateway.rowfilter.server.pushdown import is_exact_on, push_down
-from gateway.runtime.planning.table_checks import find_faults
+from gateway.runtime.planning.table_checks import find_faults, keyless_faults
 from gateway.source.catalog.catalog import read_catalog
 from gateway.source.catalog.shapes import has_unseen_changes
 from gateway.source.catalog.tables import existing_relations
@@ -209,6 +209,9 @@ def _vetted(
         )
         plan = replace(plan, types=settings.types, envelope=settings.envelope)
         noticed = find_faults(settings, connection, plan, states, rights=rights) if holds else {}
+        if not holds and (keyless := keyless_faults(settings, plan)):
+            (_, oid), fault = min(keyless.items(), key=lambda one: one[0])
+            raise DefinitionError(f"table {plan.tables[oid]}: {fault.reason}")
         more = {
             (name, oid): fault
             for (name, oid), fault in noticed.items()

@@ -95,3 +95,46 @@ def test_debezium_s_records_fold_to_the_native_subscriptions_tables(
     moved = {record.headers.get("rekey"): record.headers for record in records}
     assert "__debezium.newkey" in moved["old"]
     assert "__debezium.oldkey" in moved["new"]
+
+
+def test_a_table_without_a_key_is_held_where_a_second_copy_would_double_its_rows(
+    scene: MakeScene, source: Connection
+) -> None:
+    source.execute("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE bag (id int)")
+    source.execute("ALTER TABLE bag REPLICA IDENTITY FULL")
+    source.execute("INSERT INTO t VALUES (1); INSERT INTO bag VALUES (1)")
+    s = scene(DEFINITIONS.replace("t;", "t, bag;", 1), envelope={"format": "row"})
+
+    def ready() -> set[str]:
+        copies = [m["copy"] for m in s.markers() if m["copy"] is not None]
+        return {copy["table"] for copy in copies if copy["state"] == "ready"}
+
+    why = "a second copy would add its rows once more"
+    held = s.run_to(current_lsn(source))
+
+    assert why in held.err
+    assert ready() == {"t"}
+    source.execute("ALTER TABLE bag ADD PRIMARY KEY (id)")
+    s.run_to(current_lsn(source))
+    assert ready() == {"t", "bag"}
+    source.execute("ALTER TABLE bag DROP CONSTRAINT bag_pkey")
+    s.project.extra = {**s.project.extra, "definitions": {"on_table_error": "stop"}}
+    stopped = s.cli("run", "--endpos", current_lsn(source))
+    assert (stopped.code, why in stopped.err) == (1, True)
+
+
+def test_a_second_copy_without_a_truncate_is_a_warning(
+    scene: MakeScene, source: Connection
+) -> None:
+    source.execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
+    s = scene(DEFINITIONS)
+    s.project.extra = {"envelope": {"without_truncates": [s.slot]}}
+    warning = "a copy is merged with the records of its topic"
+
+    first = s.cli("run", "--endpos", current_lsn(source))
+    asked = s.cli("copy", "public.t", "--no-wait")
+    second = s.cli("run", "--endpos", current_lsn(source))
+
+    assert "the request is kept" in asked.err
+    assert (warning in first.err, warning in second.err) == (False, True)
+    assert s.topic("t") in second.err

@@ -420,7 +420,28 @@ def test_the_infinities_are_beyond_every_finite_value(
 def test_a_value_of_postgresqls_that_avro_cannot_hold_is_refused(
     server: Connection, type_name: str, value: str, message: str
 ) -> None:
-    schema = schema_of(server, type_name, NATIVE)
+    assert_refused(server, schema_of(server, type_name, NATIVE), type_name, value, message)
+
+
+@pytest.mark.parametrize(
+    ("type_name", "value"),
+    [
+        ("timestamptz", "294247-01-10 04:00:54.775807+00"),
+        ("timestamptz", "294276-12-31 23:59:59.999999+00"),
+        ("tstzrange", "[294276-12-31 23:59:59+00,)"),
+        ("timestamp", "294247-01-10 04:00:54.775807"),
+    ],
+)
+def test_debezium_s_records_have_no_instants_that_ours_have_not(
+    server: Connection, type_name: str, value: str
+) -> None:
+    schema = schema_of(server, type_name, NATIVE, Envelope("debezium"))
+    assert_refused(server, schema, type_name, value, "a timestamp lies after")
+
+
+def assert_refused(
+    server: Connection, schema: TableSchema, type_name: str, value: str, message: str
+) -> None:
     row = server.execute(f"SELECT convert_to(('{value}'::{type_name})::text, 'UTF8')").fetchone()
     assert row is not None
 

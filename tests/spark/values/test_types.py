@@ -43,7 +43,10 @@ VALUES = {
     "bytea": ("\\x", "\\x00ff5c"),
     "date": ("4713-01-01 BC", "0001-01-01", "5874897-12-31", "infinity", "-infinity"),
     "timestamp without time zone": ("2024-02-29 00:00:00", "294246-12-31 23:59:59.999999"),
-    "timestamp with time zone": ("0044-03-15 12:00:00.5+00 BC", "infinity", "-infinity"),
+    "timestamp with time zone": (
+        *("0044-03-15 12:00:00.5+00 BC", "infinity", "-infinity"),
+        "294247-01-10 04:00:54.775806+00",
+    ),
     "uuid": ("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",),
     "interval": (
         *("1 mon 02:03:04", "00:00:00", "-1 years -1 mons +1 day -00:00:00.000001", "1 year"),
@@ -145,24 +148,15 @@ IN_DEBEZIUM = {
         *("2024-02-29 12:34:56.789012+00", "0001-12-31 23:59:59+00 BC", "12024-01-01 00:00:00+00"),
     ),
 }
-IN_MILLISECONDS = {
-    **IN_DEBEZIUM,
-    "time without time zone": ("00:00:00", "12:34:56.789", "23:59:59.999"),
-    "timestamp without time zone": ("2024-02-29 12:34:56.789", "1969-12-31 23:59:59.999"),
-}
 
 
-@pytest.mark.parametrize(
-    ("envelope", "values"),
-    [
-        pytest.param(Envelope("debezium"), IN_DEBEZIUM, id="adaptive"),
-        pytest.param(Envelope("debezium", connect_times=True), IN_MILLISECONDS, id="connect"),
-    ],
-)
+@pytest.mark.parametrize("connect_times", [False, True])
 def test_times_in_debezium_s_records_are_read_as_postgresql_prints_them(
-    spark: SparkSession, envelope: Envelope, values: dict[str, tuple[str, ...]]
+    spark: SparkSession, connect_times: bool
 ) -> None:
-    for name, texts in values.items():
+    # In a key Connect's times have microseconds, too.
+    envelope = Envelope("debezium", connect_times=connect_times)
+    for name, texts in IN_DEBEZIUM.items():
         encoder = EnvelopeEncoder(
             *("public", "t", [column("c", (OIDS[name], name))]),
             key=("c",),

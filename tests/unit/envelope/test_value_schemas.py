@@ -52,7 +52,7 @@ CONNECT_S = "org.apache.kafka.connect.data."
 
 
 @pytest.mark.parametrize(
-    ("oid", "adaptive", "connect"),
+    ("oid", "micros", "connect"),
     [
         pytest.param(
             1082,
@@ -87,11 +87,11 @@ CONNECT_S = "org.apache.kafka.connect.data."
         pytest.param(17, "bytes", None, id="bytea"),
     ],
 )
-def test_debezium_s_semantic_types(oid: int, adaptive: object, connect: object) -> None:
+def test_debezium_s_semantic_types(oid: int, micros: object, connect: object) -> None:
     of = column("c", (oid, "its name"))
 
-    assert avro_of(of, DEBEZIUM, TypesTable()) == adaptive
-    assert avro_of(of, CONNECT, TypesTable()) == (connect or adaptive)
+    assert avro_of(of, DEBEZIUM, TypesTable()) == micros
+    assert avro_of(of, CONNECT, TypesTable()) == (connect or micros)
 
 
 def test_a_decimal_is_connect_s_by_its_logical_type() -> None:
@@ -170,7 +170,7 @@ def test_bounds_and_items_have_debezium_s_semantic_types(oid: int, bound: object
     assert avro_of(array, DEBEZIUM, NATIVE)["items"] == ["null", found]
 
 
-@pytest.mark.parametrize("name", ["__op", "__lsn", "__deleted"])
+@pytest.mark.parametrize("name", ["__op", "__lsn", "__deleted", "__unchanged"])
 def test_a_row_s_own_fields_are_not_to_be_columns(name: str) -> None:
     columns = [column("a", INT4), column(name, TEXT)]
 

@@ -276,10 +276,28 @@ def test_an_instant_for_debezium_s_consumers(text: bytes, iso: str) -> None:
     assert encode_one(column("c", TIMESTAMPTZ), text, envelope=DEBEZIUM) == iso
 
 
-@pytest.mark.parametrize("text", [b"2024-02-29 12:34:56+01", b"02/29/2024 12:34:56+00", b"now"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(b"2024-02-29 12:34:56+01", b"02/29/2024 12:34:56+00", b"now"),
+        *(b"2024-13-01 12:34:56+00", b"2024-02-30 12:34:56+00", b"2024-02-29 99:34:56+00"),
+        b"0000-01-01 00:00:00+00",
+    ],
+)
 def test_an_instant_of_another_session_is_refused(text: bytes) -> None:
     with pytest.raises(ValueFormatError, match=r"public\.t, column c"):
         encode_one(column("c", TIMESTAMPTZ), text, envelope=DEBEZIUM)
+
+
+@pytest.mark.parametrize("envelope", [PLAIN, DEBEZIUM, CONNECT])
+def test_the_last_instant_is_the_same_in_every_format(envelope: Envelope) -> None:
+    schema = describe("public", "t", [column("c", TIMESTAMPTZ)], envelope=envelope)
+    encode = compile_row_encoder(schema, [0])
+
+    assert encode((b"294247-01-10 04:00:54.775806+00",))
+    for text in (b"294247-01-10 04:00:54.775807+00", b"294276-12-31 23:59:59.999999+00"):
+        with pytest.raises(ValueFormatError, match=r"column c: a timestamp lies after"):
+            encode((text,))
 
 
 def test_connect_s_times_have_milliseconds() -> None:

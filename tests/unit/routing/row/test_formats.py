@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.core.errors import RecordSizeError, SchemaError
+from gateway.core.errors import RecordSizeError, SchemaError, ValueFormatError
 from gateway.core.lsn import Lsn
 from gateway.definitions.model import Element, TableCopy
 from gateway.envelope.envelope import TransactionContext
@@ -105,7 +105,7 @@ def test_a_large_value_that_was_not_sent_is_debezium_s_text(
     row = value["after"] if envelope is DEBEZIUM else value
     assert value.get("op", value.get("__op")) == op
     assert (row["note"], row["raw"]) == (PLACEHOLDER, PLACEHOLDER.encode())
-    assert value.get("unchanged", ["note", "raw"]) == ["note", "raw"]
+    assert value["unchanged" if envelope is DEBEZIUM else "__unchanged"] == ["note", "raw"]
 
 
 def test_a_row_that_a_filter_inserts_lacks_such_a_value_as_natively() -> None:
@@ -129,17 +129,25 @@ def test_an_old_row_never_has_debezium_s_text() -> None:
     assert (value["before"]["note"], value["before"]["raw"]) == (None, None)
 
 
-def test_arrays_of_texts_have_debezium_s_text_as_their_item_and_others_are_null() -> None:
+@pytest.mark.parametrize("envelope", [DEBEZIUM, ROW], ids=["debezium", "row"])
+def test_arrays_of_texts_have_debezium_s_text_as_their_item_and_others_are_null(
+    envelope: EnvelopeTable,
+) -> None:
     texts = replace(column("texts", 2, 1009, "text[]"), element=Element(25, -1, "text", "b"))
     numbers = replace(column("ints", 3, 1007, "integer[]"), element=Element(23, -1, "int", "b"))
-    arrays = table(T1, "t1", (column("a", 1), texts, numbers))
-    gateway = Gateway([arrays], [publish()], envelope=DEBEZIUM, types=TypesTable(arrays="native"))
+    tokens = replace(column("tokens", 4, 2951, "uuid[]"), element=Element(2950, -1, "uuid", "b"))
+    arrays = table(T1, "t1", (column("a", 1), texts, numbers, tokens))
+    gateway = Gateway([arrays], [publish()], envelope=envelope, types=TypesTable(arrays="native"))
 
     (value,) = values(
-        gateway.commit(relation_of(arrays), Update(T1, None, (b"1", UNCHANGED, UNCHANGED)))
+        gateway.commit(relation_of(arrays), Update(T1, None, (b"1", *[UNCHANGED] * 3)))
     )
 
-    assert value["after"] == {"a": 1, "texts": [PLACEHOLDER], "ints": None}
+    row = value.get("after", value)
+    found = {name: row[name] for name in ("texts", "ints", "tokens")}
+    assert found == {"texts": [PLACEHOLDER], "ints": None, "tokens": None}
+    unchanged = value["unchanged" if envelope is DEBEZIUM else "__unchanged"]
+    assert unchanged == ["texts", "ints", "tokens"]
 
 
 def test_what_cannot_hold_debezium_s_text_is_null() -> None:
@@ -213,7 +221,7 @@ def test_a_row_is_flat_and_a_delete_has_its_key_and_a_tombstone() -> None:
     inserted, deleted = values(seen)
     assert [s.key for s in seen] == [{"a": 1}] * 3
     assert seen[2].value is None
-    assert list(inserted)[-3:] == ["__op", "__lsn", "__deleted"]
+    assert list(inserted)[-4:] == ["__op", "__lsn", "__deleted", "__unchanged"]
     assert (inserted["note"], inserted["__op"], inserted["__deleted"]) == ("x", "c", False)
     assert (deleted["note"], deleted["__op"], deleted["__deleted"]) == (None, "d", True)
     assert inserted["__lsn"] < deleted["__lsn"]
@@ -229,7 +237,7 @@ def test_a_deleted_row_is_whole_where_it_was_logged() -> None:
     assert (deleted["note"], deleted["__deleted"]) == ("x", True)
 
 
-@pytest.mark.parametrize("name", ["__op", "__lsn", "__deleted"])
+@pytest.mark.parametrize("name", ["__op", "__lsn", "__deleted", "__unchanged"])
 def test_a_column_cannot_have_the_name_of_a_row_s_field(name: str) -> None:
     taken = table(T1, "t1", (column("a", 1), column(name, 2)))
     gateway = Gateway([taken], [publish()], envelope=ROW)
@@ -305,6 +313,38 @@ def test_masks_hold_in_every_format(envelope: EnvelopeTable) -> None:
     moved = values([gateway.see(record) for record in records])[-2]
     row = moved.get("after", moved)
     assert (row["a"], row["note"], row["raw"]) == (hashed(b"4712"), PLACEHOLDER, None)
+
+
+@pytest.mark.parametrize("identity", ["key", "row"])
+@pytest.mark.parametrize("kind", [1083, 1114])
+def test_connect_s_times_leave_the_keys_of_rows_apart(kind: int, identity: str) -> None:
+    of = {1083: "time without time zone", 1114: "timestamp without time zone"}[kind]
+    whole = identity == "row"
+    at = table(
+        *(T1, "t1", (column("at", 1, kind, of), column("a", 2))),
+        identity=() if whole else ("at",),
+        primary_key=() if whole else ("at",),
+        replica_identity=ReplicaIdentity.FULL if whole else ReplicaIdentity.DEFAULT,
+    )
+    envelope = replace(DEBEZIUM, time_precision="connect")
+    gateway = Gateway([at], [publish()], envelope=envelope, partitions=7)
+    day = b"2024-02-29 " if kind == 1114 else b""
+    rows = [Insert(T1, (day + b"12:34:56.78900%d" % n, b"1")) for n in range(9)]
+
+    seen = data(gateway.commit(relation_of(at), *rows))
+
+    assert len({s.key["at"] for s in seen if s.key}) == 9
+    assert len({s.partition for s in seen}) > 1
+    first = seen[0].value
+    assert first is not None
+    assert seen[0].key == {name: first["after"][name] for name in seen[0].key or ()}
+
+
+def test_an_instant_that_ours_cannot_carry_is_refused_by_the_compiled_path_too() -> None:
+    for late in (b"294247-01-10 04:00:54.775807+00", b"2024-13-01 00:00:00+00"):
+        gateway = gateway_of(DEBEZIUM)
+        with pytest.raises(ValueFormatError, match="column seen"):
+            gateway.commit(RELATION, Insert(T1, (b"1", None, None, late, None)))
 
 
 def test_subscriptions_of_one_table_have_their_own_formats() -> None:
