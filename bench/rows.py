@@ -36,7 +36,7 @@ from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.routing.row.native import why_not_built
 from gateway.transactions import Assembler, Event, Series, Transaction
 from schemas.settings.masks import Mask
-from schemas.settings.tables import TypeMode, TypesTable
+from schemas.settings.tables import EnvelopeTable, TypeMode, TypesTable
 
 __all__ = ["run"]
 
@@ -46,6 +46,7 @@ CHANGES = 20_000
 SIZES = (1, 10, 1_000)
 _OID = 16384
 _TYPES = TypesTable()
+_ENVELOPE = EnvelopeTable()
 _C = Collation('pg_catalog."C"', deterministic=True, c_order=True)
 
 
@@ -62,6 +63,11 @@ def run() -> None:
     _report("7 columns, a filter that passes none", _router(COLUMNS, "(quantity < 0)"), frames)
     masks = (("name", Mask("hash")), ("note", Mask("null")))
     _report("7 columns, one hashed, one null", _router(COLUMNS, None, masks), frames)
+    debezium, alone = EnvelopeTable(format="debezium"), EnvelopeTable(format="row")
+    _report(
+        "7 columns, for Debezium's consumers", _router(COLUMNS, None, envelope=debezium), frames
+    )
+    _report("7 columns, without an envelope", _router(COLUMNS, None, envelope=alone), frames)
     wide = [("id", 20, -1, "bigint"), *((f"c{n}", 25, -1, "text") for n in range(49))]
     rows = [(b"%d" % n, *(b"value %d" % (n * c) for c in range(49))) for n in range(1000)]
     _report("50 columns, transactions of 1,000", _router(wide, None), _load(wide, rows, 1_000))
@@ -117,6 +123,7 @@ def _router(
     where: str | None,
     masks: Masks = (),
     types: TypesTable = _TYPES,
+    envelope: EnvelopeTable = _ENVELOPE,
 ) -> Any:
     described = tuple(
         Column(
@@ -140,7 +147,9 @@ def _router(
         (),
     )
     topics = {"s.public.orders": 1}
-    settings = RoutingSettings("bench", "bench", "1", topics, types=types, hash_key=b"k" * 32)
+    settings = RoutingSettings(
+        *("bench", "bench", "1", topics), types=types, envelope=envelope, hash_key=b"k" * 32
+    )
 
     def make() -> Router:
         return Router(RelationRoutes(plan, settings, FixedCatalog(), OneId()), settings)

@@ -6,9 +6,9 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
-from typing import Final, Literal
+from typing import Literal
 
-__all__ = ["HEADERS", "Header"]
+__all__ = ["DEBEZIUM_HEADERS", "HEADERS", "Header"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +28,12 @@ class Header:
     value: str = ""
 
 
-def _read() -> dict[str, Header]:
+def _read() -> tuple[dict[str, Header], dict[str, str]]:
     text = resources.files("schemas").joinpath("headers.toml").read_text(encoding="utf-8")
-    return {one["name"]: Header(**one) for one in tomllib.loads(text)["header"]}
+    table = tomllib.loads(text)
+    return {one["name"]: Header(**one) for one in table["header"]}, table["debezium"]
 
 
-HEADERS: Final = _read()
-"""By name, in the order in which records have them."""
+HEADERS, DEBEZIUM_HEADERS = _read()
+"""By name, in the order in which records have them; and the meanings of those that only Debezium's
+format has."""

@@ -10,7 +10,8 @@ import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib import resources
 from typing import Any, Final
 
@@ -18,11 +19,14 @@ __all__ = [
     "ARRAY",
     "BOUNDS",
     "KEY_FORMS",
+    "MILLIS",
     "MOST_ITEMS",
     "NESTED",
     "TYPES",
     "ColumnType",
+    "job_logical_type",
     "of_column",
+    "of_debezium",
     "of_spark",
     "precision_and_scale",
 ]
@@ -55,6 +59,9 @@ class ColumnType:
         items: Avro type of the items of an array that are the same for all columns; else empty.
         bounds: Names of the types of ranges' bounds, by the name of the range.
         key: Name of the canonical form of a key column.
+        debezium: Names of the semantic types that stand for it in Debezium's records, in
+            microseconds, and for Connect's times.
+        semantic: Name of the semantic type that it is; empty in all records but Debezium's.
         label: Name of the family in docs/types.md.
         lost: Values that cannot be carried, for the same page.
         note: Remark there.
@@ -74,6 +81,8 @@ class ColumnType:
     items: str = ""
     bounds: Mapping[str, str] = field(default_factory=dict)
     key: str = "text"
+    debezium: tuple[str, ...] = ()
+    semantic: str = ""
     label: str = ""
     lost: str = ""
     note: str = ""
@@ -96,22 +105,31 @@ class ColumnType:
     @property
     def avro_type(self) -> str | dict[str, Any]:
         """A new Avro schema, without a decimal's precision and scale, and without parts."""
-        return {"type": self.avro, "logicalType": self.logical} if self.logical else self.avro
+        schema = {"type": self.avro, "logicalType": self.logical} if self.logical else self.avro
+        if not self.semantic:
+            return schema
+        # As Connect's Avro converters write a schema's name and version.
+        whole = schema if isinstance(schema, dict) else {"type": schema}
+        return {**whole, "connect.version": 1, "connect.name": self.semantic}
 
 
-def _read() -> tuple[tuple[ColumnType, ...], Mapping[str, str], int]:
+def _read() -> tuple[
+    tuple[ColumnType, ...], Mapping[str, str], int, Mapping[str, Mapping[str, str]]
+]:
     text = resources.files("schemas").joinpath("types.toml").read_text(encoding="utf-8")
     table = tomllib.loads(text)
     types = (
-        ColumnType(**{**entry, "extension": tuple(entry.get("extension", ()))})
+        ColumnType(
+            **{**entry, **{name: tuple(entry.get(name, ())) for name in ("extension", "debezium")}}
+        )
         for entry in table["types"]
     )
-    return tuple(types), table["keys"], table["most_items"]
+    return tuple(types), table["keys"], table["most_items"], table["debezium"]
 
 
-TYPES, KEY_FORMS, MOST_ITEMS = _read()
-"""Entries, the last of which fits every type; a description of each canonical form of a key; and
-the number of an array's items that readers of the topics accept."""
+TYPES, KEY_FORMS, MOST_ITEMS, _SEMANTIC = _read()
+"""Entries, the last of which fits every type; a description of each canonical form of a key; the
+number of an array's items that readers of the topics accept; and Debezium's semantic types."""
 
 ARRAY: Final = next(entry for entry in TYPES if entry.array)
 """Entry of all arrays that are carried as such."""
@@ -124,6 +142,9 @@ BOUNDS: Final = {
 
 NESTED: Final = frozenset(entry.choice for entry in TYPES if entry.nested)
 """Choices of types that are text in keys in any case."""
+
+MILLIS: Final = frozenset({"time-millis", "timestamp-millis"})
+"""logicalTypes that cut off microseconds."""
 
 _OTHER: Final = TYPES[-1]
 
@@ -182,6 +203,40 @@ def of_column(
         if known == name and (not entry.choice or entry.choice in native):
             return entry
     return _OTHER
+
+
+@cache
+def of_debezium(entry: ColumnType, *, connect: bool, exact: bool = False) -> ColumnType:
+    """Return how a column is carried in Debezium's records, given its entry of the table.
+
+    Args:
+        entry: Entry of the column; one without a semantic type is carried as ever.
+        connect: Whether times are those of Connect, which have milliseconds.
+        exact: Whether they have microseconds all the same: equal keys must be equal values.
+    """
+    if not entry.debezium:
+        return entry
+    name = entry.debezium[-1 if connect else 0]
+    kind = _SEMANTIC[name]
+    if exact and kind.get("logical") in MILLIS:
+        return of_debezium(entry, connect=False)
+    return replace(
+        entry,
+        conversion=kind["conversion"],
+        avro=kind["avro"],
+        logical=kind.get("logical", ""),
+        semantic=name,
+    )
+
+
+def job_logical_type(kind: Mapping[str, Any]) -> str | None:
+    """Return the logicalType by which the Spark job reads an Avro type.
+
+    None: that of the type itself counts.
+    """
+    name = kind.get("connect.name")
+    found = _SEMANTIC.get(name, {}) if isinstance(name, str) else {}
+    return found.get("job") if found.get("avro") == kind.get("type") else None
 
 
 def of_spark(spark: str, name: str) -> ColumnType:

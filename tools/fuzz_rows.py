@@ -45,7 +45,7 @@ from gateway.routing.row.copied_rows import CopyRoute
 from gateway.routing.row.native import why_not_built
 from gateway.routing.row.transaction_state import TransactionState
 from gateway.transactions import Assembler, Event, Series, Transaction
-from schemas.settings.tables import TypesTable
+from schemas.settings.tables import EnvelopeTable, TypesTable
 from tools.fuzz_values import KINDS, ODD
 
 __all__ = ["RowFuzzer"]
@@ -57,6 +57,11 @@ _BEFORE_1970: Final = -946_684_800_000_001
 """The last moment before 1970, as PostgreSQL counts."""
 
 _NATIVE: Final = TypesTable(time="native", arrays="native", interval="native", ranges="native")
+_ENVELOPES: Final = (
+    EnvelopeTable(),
+    EnvelopeTable(format="debezium"),
+    EnvelopeTable(subscriptions={"s1": "debezium"}),
+)
 _NOTHING: Final[frozenset[UnfitKind]] = frozenset()
 _EVERYTHING: Final[frozenset[UnfitKind]] = frozenset({"filter", "value", "size"})
 _FILTERS: Final = {
@@ -261,6 +266,7 @@ class RowFuzzer:
             topics,
             tombstones=pick.random() < 0.7,
             types=pick.choice((TypesTable(), _NATIVE)),
+            envelope=pick.choice(_ENVELOPES),
             quarantined=pick.choice((_NOTHING, _EVERYTHING)),
             most_bytes=pick.choice(({}, dict.fromkeys(topics, 300))),
         )

@@ -16,6 +16,7 @@ public class RunSql {
     TableEnvironment flink = TableEnvironment.create(EnvironmentSettings.inStreamingMode());
     flink.getConfig().set("parallelism.default", "1");
     flink.getConfig().set("restart-strategy.type", "none");
+    flink.getConfig().set("table.exec.source.cdc-events-duplicate", "true");
     String text = Files.readString(Path.of(given[0])).replaceAll("(?m)^--.*$", "");
     text =
         Pattern.compile("\\$\\{(\\w+)\\}")

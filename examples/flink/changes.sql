@@ -1,7 +1,6 @@
 -- The changes in a topic of pgsluice, in Flink SQL, up to what is there now.
 --
--- The format is avro-confluent: the envelope as it is. Flink's debezium-avro-confluent, which makes a
--- table of it, stops at a truncate, which begins every copy: see table.sql.
+-- The format is avro-confluent: the envelope as it is. What makes a table of it is table.sql.
 CREATE TABLE changes (
   op STRING,
   `before` ROW<a INT, b STRING>,

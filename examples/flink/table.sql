@@ -1,12 +1,13 @@
 -- A table in Flink SQL that follows a topic of pgsluice, up to what is there now.
 --
--- The format is debezium-avro-confluent, which knows no truncate and needs the whole old row. So the
--- table has REPLICA IDENTITY FULL, the subscription is made WITH (copy_data = false), since a copy
--- begins with a truncate, and [topics] truncate = "skip" is set. What was in the table before the
--- subscription is not in the topic then.
+-- The subscription has the format debezium and is one of those in [envelope] without_truncates, as
+-- debezium-avro-confluent stops at a truncate: rows that a TRUNCATE removes stay. The format needs
+-- the whole old row, so the table has REPLICA IDENTITY FULL. Changes come while the table is copied:
+-- by the key, and RunSql.java's table.exec.source.cdc-events-duplicate, each row is there once.
 CREATE TABLE t (
   a INT,
-  b STRING
+  b STRING,
+  PRIMARY KEY (a) NOT ENFORCED
 ) WITH (
   'connector' = 'kafka',
   'topic' = '${TOPIC}',

@@ -84,6 +84,7 @@ class Field(NamedTuple):
         is_identity: Whether the column is part of the replica identity.
         is_array: Whether it is an array.
         is_range: Whether it is a range.
+        unavailable: Encoded value in a new row whose column is unchanged; empty in keys.
     """
 
     code: int
@@ -92,6 +93,7 @@ class Field(NamedTuple):
     is_identity: bool
     is_array: bool
     is_range: bool
+    unavailable: bytes
 
 
 class Decision(NamedTuple):
@@ -150,6 +152,8 @@ class Projection(NamedTuple):
         names: Name of each of these, as an Avro string.
         key: Fields of the key; None if the table has none.
         key_is_union: Whether a field of the key can be NULL.
+        names_keys: Whether the halves of a key change have headers with the key of the other, which
+            are left to Python.
         canonical: Fields of the canonical key; None if all topics have one partition.
         table_part: Part of the source block that names the table.
         conditions: Conditions to which decisions refer by number.
@@ -159,6 +163,7 @@ class Projection(NamedTuple):
     names: tuple[bytes, ...]
     key: tuple[Field, ...] | None
     key_is_union: bool
+    names_keys: bool
     canonical: tuple[Field, ...] | None
     table_part: bytes
     surely_fits: int

@@ -7,13 +7,14 @@ the last of which the published schema lets a key be Avro.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from gateway.core.names import topic_of, transaction_topic
 from gateway.definitions.model import Operation, Plan
 from gateway.envelope.envelope import package_version
-from schemas.headers import HEADERS
+from schemas.headers import DEBEZIUM_HEADERS, HEADERS
 
 __all__ = ["document"]
 
@@ -50,6 +51,7 @@ def document(
         topic = topic_of(publish.subscription, table.schema, table.name, topic_names)
         if topic in channels:
             continue
+        envelope = plan.envelope.of(publish.subscription)
         names = sorted(operation.value for operation in publish.operations)
         channels[topic] = _channel(
             topic,
@@ -57,7 +59,8 @@ def document(
             f"{', '.join(names)}; after its row filters.",
             schemas,
             partitions.get(topic, 1),
-            truncates=Operation.TRUNCATE in publish.operations,
+            truncates=Operation.TRUNCATE in publish.operations and envelope.truncates,
+            headers=DEBEZIUM_HEADERS if envelope.format == "debezium" else {},
         )
     for subscription in plan.subscriptions:
         topic = transaction_topic(subscription.name)
@@ -119,11 +122,12 @@ def _channel(
     partitions: int,
     *,
     truncates: bool = False,
+    headers: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
     key = schemas.get(f"{topic}-key")
-    messages = {"change": _message("change", schemas[f"{topic}-value"], key)}
+    messages = {"change": _message("change", schemas[f"{topic}-value"], key, headers)}
     if key is not None:
-        messages["tombstone"] = _message("tombstone", None, key)
+        messages["tombstone"] = _message("tombstone", None, key, headers)
     if truncates:
         messages["truncate"] = _message("truncate", schemas[f"{topic}-value"], None)
     return {
@@ -144,7 +148,10 @@ _SUMMARIES: Final = {
 
 
 def _message(
-    name: str, value: Mapping[str, Any] | None, key: Mapping[str, Any] | None
+    name: str,
+    value: Mapping[str, Any] | None,
+    key: Mapping[str, Any] | None,
+    more_headers: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
     binding: dict[str, Any] = {
         "schemaIdLocation": "payload",
@@ -165,6 +172,10 @@ def _message(
             "properties": {
                 name: {"type": "string", "description": header.meaning}
                 for name, header in HEADERS.items()
+            }
+            | {
+                name: {"type": "string", "format": "binary", "description": meaning}
+                for name, meaning in more_headers.items()
             },
             "required": [name for name, header in HEADERS.items() if not header.optional],
         },

@@ -19,6 +19,8 @@ _SCHEMA: Final = "public"
 _LONGEST: Final = 60
 _MOST_ITEMS: Final = 20
 _OF_A_CHANGE: Final = frozenset({"op", "before", "after", "source", "unchanged"})
+_OF_A_ROW: Final = frozenset({"__op", "__lsn", "__deleted"})
+_VERBS: Final = {"c": "INSERT", "u": "UPDATE", "d": "DELETE", "r": "COPY"}
 
 
 def tail(
@@ -84,9 +86,14 @@ def change_line(record: Followed) -> str | None:
     value = record.value
     if value is None or record.headers.get("rekey") == "old":
         return None
-    if not _is_change(value):
+    if value.keys() >= _OF_A_ROW and value["__op"] in _VERBS:
+        row = {name: one for name, one in value.items() if name not in _OF_A_ROW}
+        deleted = value["__op"] == "d"
+        did = f"{_VERBS[value['__op']]} {_shown(_known(row) if deleted else row)}"
+    elif _is_change(value):
+        did = _did(value, record.headers.get("rekey"))
+    else:
         return None  # a marker, or a record of another writer
-    did = _did(value, record.headers.get("rekey"))
     return f"{record.headers.get('lsn', '')}  {record.topic}  {did}"
 
 

@@ -16,7 +16,7 @@ from gateway.core.identifiers import one_line, quote_identifier
 from gateway.core.watermark import HeldCause
 from gateway.pgoutput.messages import ReplicaIdentity
 from schemas.settings.masks import Mask
-from schemas.settings.tables import TypesTable
+from schemas.settings.tables import EnvelopeTable, TypesTable
 
 Masks: TypeAlias = tuple[tuple[str, Mask], ...]
 """Masks of published columns, by name, in the target's order."""
@@ -478,6 +478,7 @@ class Plan:
         open_ended: Subscription and OID of subscriber tables that the file does not name, but FOR
             ALL TABLES, IN SCHEMA or a publication of the database includes.
         types: Which columns are carried as text.
+        envelope: Formats of the subscriptions' values.
     """
 
     tables: Mapping[int, Table]
@@ -492,6 +493,7 @@ class Plan:
     held: tuple[HeldTable, ...] = ()
     open_ended: frozenset[tuple[str, int]] = frozenset()
     types: TypesTable = field(default_factory=TypesTable)
+    envelope: EnvelopeTable = field(default_factory=EnvelopeTable)
 
     @property
     def targets(self) -> frozenset[tuple[str, int]]:

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from typing import Any, Final, Literal, TypeAlias
 
 from gateway.definitions.tables.keys import KeyColumns
-from gateway.envelope.encoding.conversions import EPOCH_SHIFT_US
+from gateway.envelope.encoding.conversions import EPOCH_SHIFT_US, value_encoder
 from gateway.envelope.encoding.encoders import (
     EMPTY_ARRAY,
     RowEncoder,
@@ -24,17 +24,21 @@ from gateway.envelope.encoding.encoders import (
     compile_unchanged_encoder,
 )
 from gateway.envelope.encoding.varint import PIECES, TAILS, encode_long, encode_text
-from gateway.envelope.schema import ColumnLike, KeyKind, describe
-from schemas.settings.tables import TypesTable
+from gateway.envelope.schema import ColumnLike, Field, KeyKind, describe
+from gateway.envelope.value_schemas import SOURCE_NULLS
+from gateway.pgoutput.messages import UNCHANGED, ColumnValue
+from schemas.settings.tables import Envelope, TypesTable
 
 __all__ = [
     "CONNECTOR",
     "EMPTY_ARRAY",
     "EnvelopeEncoder",
+    "RowFormatEncoder",
     "Snapshot",
     "SourcePrefix",
     "TransactionContext",
     "package_version",
+    "unavailable_text",
     "wire_prefix",
 ]
 
@@ -50,8 +54,13 @@ _Encoded: TypeAlias = tuple[bytes, bytes, bytes | None, bytes]
 """``source`` before and after the table, ``transaction.id`` or None, ``ts_ms``."""
 
 _TYPES: Final = TypesTable()
+_ENVELOPE: Final = Envelope()
+_UNAVAILABLE: Final = b"__debezium_unavailable_value"
+"""Text that Debezium writes in place of a large value that did not change."""
 _NULL: Final = b"\x00"
 _PRESENT: Final = b"\x02"
+_FALSE: Final = b"\x00"
+_TRUE: Final = b"\x01"
 _OPS: Final = {op: encode_text(op.decode()) for op in (b"c", b"u", b"d", b"t", b"r")}
 
 
@@ -147,13 +156,17 @@ class EnvelopeEncoder:
         replica_identity: ``d``, ``n``, ``f`` or ``i``: ``source.identity``.
         indexes: For each of `columns`, its position in the tuples.
         types: See `gateway.envelope.schema.describe`.
+        envelope: Format of the values.
 
     Attributes:
+        envelope: Format of the values.
         schema: The table as Avro.
         value_schema: Schema to register for values.
         key_schema: Schema to register for keys, or None.
         has_tombstones: Whether a tombstone can follow a delete: the key consists of columns.
         encode_row: Tuple -> record ``Value``.
+        encode_new: The same for the new row of an update, whose unchanged TOAST columns Debezium's
+            consumers find as a text of its own, if they can hold one.
         encode_old: The same with the identity columns only.
         encode_key: Tuple -> record ``Key``, or None without a key.
         canonical_key: Tuple -> canonical form of the key, or None without a key.
@@ -161,6 +174,8 @@ class EnvelopeEncoder:
         identity: Names of the replica identity's columns.
         indexes: For each field, the position of its column in the tuples.
         table_part: Encoded fields of ``source`` that describe the table.
+        unavailable: For each field, its value in `encode_new` where the column is unchanged, with
+            the branch index.
 
     Raises:
         SchemaError: see `describe`.
@@ -169,15 +184,18 @@ class EnvelopeEncoder:
     __slots__ = (
         "canonical_key",
         "encode_key",
+        "encode_new",
         "encode_old",
         "encode_row",
         "encode_unchanged",
+        "envelope",
         "has_tombstones",
         "identity",
         "indexes",
         "key_schema",
         "schema",
         "table_part",
+        "unavailable",
         "value_schema",
     )
 
@@ -192,9 +210,11 @@ class EnvelopeEncoder:
         replica_identity: str,
         indexes: Sequence[int],
         types: TypesTable = _TYPES,
+        envelope: Envelope = _ENVELOPE,
     ) -> None:
-        schema = describe(table_schema, table_name, columns, key, types=types)
+        schema = describe(table_schema, table_name, columns, key, types=types, envelope=envelope)
         self.schema = schema
+        self.envelope = envelope
         self.identity = frozenset(identity)
         self.indexes = tuple(indexes)
         self.value_schema: dict[str, Any] = schema.value_schema
@@ -208,7 +228,19 @@ class EnvelopeEncoder:
         if schema.key_schema is not None:
             self.encode_key = compile_key_encoder(schema, indexes)
             self.canonical_key = compile_canonical_key(schema, indexes)
-        self.table_part = b"".join(map(encode_text, (table_schema, table_name, replica_identity)))
+        nulls = SOURCE_NULLS if envelope.format == "debezium" else b""
+        names = encode_text(table_schema) + encode_text(table_name)
+        self.table_part = names + nulls + encode_text(replica_identity)
+        plain = envelope.format == "pgsluice"
+        texts = [None if plain else unavailable_text(field) for field in schema.fields]
+        self.unavailable = tuple(
+            _NULL if text is None else _PRESENT + value_encoder(field)(text)
+            for field, text in zip(schema.fields, texts, strict=True)
+        )
+        self.encode_new = _with_texts(
+            self.encode_row,
+            [(i, text) for i, text in zip(indexes, texts, strict=True) if text is not None],
+        )
 
     def begin(self, context: TransactionContext) -> SourcePrefix:
         """Return the encoded fields that this table's records of one transaction share."""
@@ -285,3 +317,54 @@ class EnvelopeEncoder:
                 unchanged,
             )
         )
+
+
+class RowFormatEncoder(EnvelopeEncoder):
+    """Encoder of the format ``row``: the row after the change, or, deleted, the one before."""
+
+    __slots__ = ()
+
+    def value(
+        self,
+        op: bytes,
+        before: bytes | None,
+        after: bytes | None,
+        prefix: SourcePrefix,
+        lsn: int,
+        seq: int,
+        total_order: int,
+        data_collection_order: int,
+        unchanged: bytes = EMPTY_ARRAY,
+    ) -> bytes:
+        """Assemble record ``Row``, without the wire format's prefix. See the base class."""
+        row = before if after is None else after
+        assert row is not None  # the format has no truncates
+        is_deleted = _FALSE if after is not None else _TRUE
+        return row + _OPS[op] + encode_long(lsn) + is_deleted + unchanged
+
+
+def unavailable_text(field: Field) -> bytes | None:
+    """Return the text that stands for an unchanged value of a column; None if it can have none."""
+    if field.type.array and field.item is not None:
+        kind = field.item.type
+        has_any_text = kind.conversion == "text" and not kind.logical and not kind.semantic
+        return b"{%s}" % _UNAVAILABLE if has_any_text else None
+    if field.type.conversion == "bytea":
+        return b"\\x" + _UNAVAILABLE.hex().encode()
+    return _UNAVAILABLE if field.type.conversion == "text" else None
+
+
+def _with_texts(encode: RowEncoder, texts: Sequence[tuple[int, bytes]]) -> RowEncoder:
+    """Return `encode` with these texts for the columns that are unchanged."""
+    if not texts:
+        return encode
+
+    def encode_new(row: Sequence[ColumnValue]) -> bytes:
+        if UNCHANGED in row:
+            row = list(row)
+            for index, text in texts:
+                if row[index] is UNCHANGED:
+                    row[index] = text
+        return encode(row)
+
+    return encode_new

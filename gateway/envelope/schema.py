@@ -17,9 +17,17 @@ from gateway.core.names import avro_name
 from gateway.definitions.model import Element
 from gateway.definitions.tables.keys import KeyColumns
 from gateway.definitions.tables.labels import shown_labels
-from schemas import load
-from schemas.settings.tables import TYPE_CHOICES, TypesTable
-from schemas.types import ARRAY, BOUNDS, NESTED, ColumnType, of_column, precision_and_scale
+from gateway.envelope.value_schemas import key_properties, value_schema
+from schemas.settings.tables import TYPE_CHOICES, Envelope, TypesTable
+from schemas.types import (
+    ARRAY,
+    BOUNDS,
+    NESTED,
+    ColumnType,
+    of_column,
+    of_debezium,
+    precision_and_scale,
+)
 
 __all__ = [
     "ColumnLike",
@@ -32,6 +40,7 @@ __all__ = [
 ]
 
 _TYPES: Final = TypesTable()
+_ENVELOPE: Final = Envelope()
 _ARRAYS: Final = {f"{one}s": {"type": "array", "items": one} for one in ("int", "float")}
 
 
@@ -107,7 +116,7 @@ class TableSchema:
     Attributes:
         fields: One per published column, in the order that was given.
         key_fields: The fields of the key record in its order; empty without a key.
-        value_schema: Schema of record ``Envelope``. Not to be changed.
+        value_schema: Schema of record ``Envelope`` or ``Row``. Not to be changed.
         key_schema: Schema of record ``Key``, or None. Not to be changed.
     """
 
@@ -130,24 +139,35 @@ def describe(
     key: KeyColumns = None,
     *,
     types: TypesTable = _TYPES,
+    envelope: Envelope = _ENVELOPE,
 ) -> TableSchema:
     """Build the Avro schemas of a table.
 
     Args:
         table_schema: The PostgreSQL schema the table is published under.
         table_name: The table.
-        columns: The published columns, in table order. Those of the key are text if nested.
+        columns: The published columns, in table order. Those of the key are text if nested, and
+            never lose microseconds: equal records would be those of different rows.
         key: See `gateway.definitions.tables.keys.key_of`; its columns must be among `columns`.
         types: Which columns are carried as text.
+        envelope: Format of the values. Debezium never has a time as text, so that in its format it
+            is text only where `types` names the column.
 
     Raises:
-        SchemaError: a column twice, or a key column that is not published.
+        SchemaError: a column twice, a key column that is not published, or a column whose name the
+            format needs.
     """
     where = f"{table_schema}.{table_name}"
-    native = {c.name: types.native_of(f"{where}.{c.name}") for c in columns}
+    native = {c.name: types.native_of(f"{where}.{c.name}", envelope.always) for c in columns}
     in_key = {c.name: native[c.name] - NESTED for c in columns}
     fields = tuple(
-        _field(c, (in_key if key and c.name in key else native)[c.name]) for c in columns
+        _field(
+            c,
+            (in_key if key and c.name in key else native)[c.name],
+            envelope,
+            exact=key is not None and (not key or c.name in key),
+        )
+        for c in columns
     )
     by_column = {field.column: field for field in fields}
     if len(by_column) != len(fields):
@@ -156,7 +176,7 @@ def describe(
     key_fields: tuple[Field, ...] = ()
     if key == ():
         key_kind = KeyKind.WHOLE_ROW
-        key_fields = tuple(_field(c, in_key[c.name]) for c in columns)
+        key_fields = tuple(_field(c, in_key[c.name], envelope, exact=True) for c in columns)
     elif key is not None:
         if missing := [name for name in key if name not in by_column]:
             raise SchemaError(
@@ -167,30 +187,47 @@ def describe(
     namespace = f"pgsluice.{avro_name(table_schema)}.{avro_name(table_name)}"
     labels = shown_labels(columns)
     properties = {c.name: _properties(c, labels.get(c.name, ())) for c in columns}
+    key_schema = None
+    if key_fields:
+        key_schema = _key_schema(namespace, key_kind, key_fields)
+        key_schema |= key_properties(namespace, envelope)
     return TableSchema(
         schema=table_schema,
         table=table_name,
         fields=fields,
         key_kind=key_kind,
         key_fields=key_fields,
-        value_schema=_value_schema(namespace, fields, properties),
-        key_schema=_key_schema(namespace, key_kind, key_fields) if key_fields else None,
+        value_schema=value_schema(namespace, _columns(namespace, fields, properties), envelope),
+        key_schema=key_schema,
     )
 
 
-def _field(column: ColumnLike, native: Collection[str]) -> Field:
+def _field(
+    column: ColumnLike,
+    native: Collection[str],
+    envelope: Envelope = _ENVELOPE,
+    *,
+    exact: bool = False,
+) -> Field:
     name = avro_name(column.name)
     if column.element is not None and ARRAY.choice in native:
-        item = _typed("", "", column.element, native)
+        item = _typed("", "", column.element, native, envelope, exact)
         if not item.type.has_list:
             return Field(column.name, name, ARRAY, item=item)
     modifier = column.base_type_modifier if column.type_kind == "d" else column.type_modifier
     kind = Element(column.base_type_oid, modifier, column.type_name, column.type_kind)
-    return _typed(column.name, name, kind, native)
+    return _typed(column.name, name, kind, native, envelope, exact)
 
 
-def _typed(column: str, name: str, kind: Element, native: Collection[str]) -> Field:
-    """Return the field of a column, or of an array's items, that is no array itself."""
+def _typed(
+    column: str,
+    name: str,
+    kind: Element,
+    native: Collection[str],
+    envelope: Envelope,
+    exact: bool,
+) -> Field:
+    """Return the field of a column, of an array's items or of bounds, that is no array itself."""
     # Only a superuser can make a base type, so nobody else can give one the name of an extension's.
     extension = kind.type_name if kind.type_kind == "b" else ""
     found = of_column(kind.type_oid, extension, native=native, modifier=kind.type_modifier)
@@ -199,7 +236,9 @@ def _typed(column: str, name: str, kind: Element, native: Collection[str]) -> Fi
     item = None
     if found.bounds:
         oid, bound = BOUNDS[kind.type_oid]
-        item = _typed("", "", Element(oid, -1, bound, "b"), native)
+        item = _typed("", "", Element(oid, -1, bound, "b"), native, envelope, exact)
+    if envelope.format == "debezium":
+        found = of_debezium(found, connect=envelope.connect_times, exact=exact)
     return Field(column, name, found, precision, scale, item)
 
 
@@ -253,11 +292,9 @@ def _properties(column: ColumnLike, labels: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _value_schema(
+def _columns(
     namespace: str, fields: Sequence[Field], properties: Mapping[str, dict[str, Any]]
-) -> dict[str, Any]:
-    schema = load("envelope")
-    schema["namespace"] = namespace
+) -> list[dict[str, Any]]:
     columns = []
     for field in fields:
         entry = _nullable(field, namespace)
@@ -265,8 +302,7 @@ def _value_schema(
         if field.name != field.column:
             entry["pg_column"] = field.column
         columns.append(entry)
-    schema["fields"][0]["type"][1]["fields"] = columns
-    return schema
+    return columns
 
 
 def _key_schema(namespace: str, kind: KeyKind, fields: Sequence[Field]) -> dict[str, Any]:

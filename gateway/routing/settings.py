@@ -8,7 +8,7 @@ from typing import Literal
 
 from gateway.core.errors import UnfitKind
 from gateway.core.records import Writer
-from schemas.settings.tables import TypesTable
+from schemas.settings.tables import EnvelopeTable, TypesTable
 
 __all__ = ["RoutingSettings"]
 
@@ -42,6 +42,7 @@ class RoutingSettings:
     tombstones: bool = True
     truncate: Literal["publish", "skip"] = "publish"
     types: TypesTable = field(default_factory=TypesTable)
+    envelope: EnvelopeTable = field(default_factory=EnvelopeTable)
     message_prefixes: frozenset[str] = frozenset()
     binary: bool = False
     quarantined: frozenset[UnfitKind] = frozenset()

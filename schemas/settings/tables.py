@@ -19,6 +19,9 @@ __all__ = [
     "ConsumerTable",
     "CopyTable",
     "DefinitionsTable",
+    "Envelope",
+    "EnvelopeFormat",
+    "EnvelopeTable",
     "FiltersTable",
     "GatewayTable",
     "HttpTable",
@@ -243,9 +246,14 @@ class TypesTable:
     """Single columns that differ from the above: from `schema.table.column` to `native` or
     `text`."""
 
-    def native_of(self, column: str) -> frozenset[str]:
-        """Return the settings that are ``native`` for a column, ``schema.table.column``."""
-        return _NATIVE[self.columns[column]] if column in self.columns else self._native
+    def native_of(self, column: str, always: frozenset[str] = frozenset()) -> frozenset[str]:
+        """Return the settings that are ``native`` for a column, ``schema.table.column``.
+
+        Args:
+            column: The column.
+            always: Settings that are ``native`` for every column which is not named itself.
+        """
+        return _NATIVE[self.columns[column]] if column in self.columns else self._native | always
 
     @property
     def _native(self) -> frozenset[str]:
@@ -256,6 +264,65 @@ TYPE_CHOICES: Final = frozenset(one.name for one in fields(TypesTable)) - {"colu
 """Settings of ``[types]`` that stand for types."""
 
 _NATIVE: Final[Mapping[TypeMode, frozenset[str]]] = {"native": TYPE_CHOICES, "text": frozenset()}
+
+
+EnvelopeFormat: TypeAlias = Literal["pgsluice", "debezium", "row"]
+"""Layout of the values of a subscription's table topics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """How one subscription gets its changes.
+
+    Attributes:
+        connect_times: Whether dates and times are Connect's logical types, in milliseconds.
+        truncates: Whether there are ``t`` records, of a TRUNCATE and before a copy.
+    """
+
+    format: EnvelopeFormat = "pgsluice"
+    connect_times: bool = False
+    truncates: bool = True
+
+    @property
+    def always(self) -> frozenset[str]:
+        """Settings of ``[types]`` that are ``native`` for every column which is not named there."""
+        return frozenset({"time"} if self.format == "debezium" else ())
+
+    def __str__(self) -> str:
+        return f"{self.format} connect" if self.connect_times else self.format
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvelopeTable:
+    """``[envelope]``: the values of table topics. See docs/envelope.md."""
+
+    format: EnvelopeFormat = "pgsluice"
+    """Layout of the values: `pgsluice`, `debezium` (with Debezium's semantic types, for its
+    consumers) or `row` (the row alone, for sinks that know no envelope); see
+    [envelope.md](envelope.md#formats). A table whose format changes is copied again, but for
+    `copy_data = false`: that needs a new subscription."""
+
+    subscriptions: Mapping[str, EnvelopeFormat] = field(default_factory=dict, hash=False)
+    """Subscriptions with another format: from the name to the format."""
+
+    time_precision: Literal["microseconds", "connect"] = "microseconds"
+    """Dates and times in the format `debezium`: `microseconds`, as `io.debezium.time.*` (Debezium's
+    `adaptive_time_microseconds` without its milliseconds), or `connect`, as Connect's logical types
+    in milliseconds."""
+
+    without_truncates: tuple[str, ...] = ()
+    """Subscriptions that get no `t` record, neither of a TRUNCATE nor before a copy, for consumers
+    that stop at one; see [debezium.md](debezium.md#without-t-records) for what that costs. Those of
+    the format `row` never get one."""
+
+    def of(self, subscription: str) -> Envelope:
+        """Return how a subscription gets its changes."""
+        kind = self.subscriptions.get(subscription, self.format)
+        return Envelope(
+            kind,
+            connect_times=kind == "debezium" and self.time_precision == "connect",
+            truncates=kind != "row" and subscription not in self.without_truncates,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -444,6 +511,7 @@ class Settings:
     gateway: GatewayTable = field(default_factory=GatewayTable)
     topics: TopicsTable = field(default_factory=TopicsTable)
     types: TypesTable = field(default_factory=TypesTable)
+    envelope: EnvelopeTable = field(default_factory=EnvelopeTable)
     columns: ColumnsTable = field(default_factory=ColumnsTable)
     messages: MessagesTable = field(default_factory=MessagesTable)
     limits: LimitsTable = field(default_factory=LimitsTable)

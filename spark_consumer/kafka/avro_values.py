@@ -1,13 +1,14 @@
 """Avro decoded in the JVM: records of rows and keys, with values as tables store them.
 
-Most are what Spark makes of Avro. A time of day is a number to Spark, and text in a table. A record
-in a row may be NULL as a whole, and Delta then wants the same of each of its fields.
+Most are what Spark makes of Avro. A time of day is a number to Spark, and text in a table; an
+instant in Debezium's records is text, and an instant in a table. A record in a row may be NULL as a
+whole, and Delta then wants the same of each of its fields.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from pyspark.sql import Column as Expr
@@ -16,9 +17,15 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
 from spark_consumer.kafka.layout import row_record
-from spark_consumer.values.conversions import clock_sql
+from spark_consumer.values.conversions import clock_sql, zoned_sql
 
 __all__ = ["AVRO_OPTIONS", "decode"]
+
+_STORED: Final[Mapping[object, Callable[[str], str]]] = {
+    "time-micros": clock_sql,
+    "zoned": zoned_sql,
+}
+"""SQL by logicalType; see [debezium] in schemas/types.toml."""
 
 # CORRECTED: PostgreSQL's calendar is proleptic Gregorian, as Spark's.
 AVRO_OPTIONS: Final = {"mode": "FAILFAST", "datetimeRebaseMode": "CORRECTED"}
@@ -83,8 +90,9 @@ def _stored(kind: object, value: str) -> str:
     """Return the SQL of a decoded value as tables store it."""
     if isinstance(kind, list):
         kind = next((one for one in kind if one != "null"), "null")
-    if isinstance(kind, dict) and kind.get("logicalType") == "time-micros":
-        return clock_sql(value)
+    logical = kind.get("logicalType") if isinstance(kind, dict) else None
+    if logical in _STORED:
+        return _STORED[logical](value)
     if isinstance(kind, dict) and kind["type"] == "record":
         parts = {f["name"]: _stored(f["type"], f"{value}.`{f['name']}`") for f in kind["fields"]}
         return _struct(value, parts)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from schemas.types import MILLIS
 from spark_consumer.errors import ContractError, TableError
 from spark_consumer.values.keys import canonical
 
@@ -88,8 +89,15 @@ def row_record(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the record of `before` and `after` in an envelope's schema.
 
     Raises:
-        ContractError: it is no envelope.
+        ContractError: it is no envelope, or one of a topic that lacks truncates or microseconds.
     """
+    where = f"{schema.get('namespace', '')}.{schema.get('name', '')}"
+    if schema.get("name") == "Row" or schema.get("pg_truncates") is False:
+        why = "the format row" if schema.get("name") == "Row" else "a topic without `t` records"
+        raise ContractError(
+            f"the schema {where} is that of {why}, of which no equal table can be made",
+            hint="[envelope]: this job reads the formats pgsluice and debezium, with truncates",
+        )
     try:
         fields = {field["name"]: field for field in schema["fields"]}
         record: Mapping[str, Any] = next(
@@ -99,10 +107,25 @@ def row_record(schema: Mapping[str, Any]) -> Mapping[str, Any]:
             raise KeyError("after")
     except (KeyError, TypeError, StopIteration) as error:
         raise ContractError(
-            f"the schema {schema.get('namespace', '')}.{schema.get('name', '')} is not an envelope",
+            f"the schema {where} is not an envelope",
             hint="see schemas/envelope.avsc",
         ) from error
+    if _has_milliseconds(record):
+        raise ContractError(
+            f"the schema {where} has times in milliseconds, of which no equal table can be made",
+            hint='[envelope]: this job reads no time_precision = "connect"',
+        )
     return record
+
+
+def _has_milliseconds(kind: object) -> bool:
+    """Whether a type, or one in it, cuts off microseconds."""
+    if isinstance(kind, list):
+        return any(map(_has_milliseconds, kind))
+    if not isinstance(kind, Mapping):
+        return False
+    within = (kind.get("type"), kind.get("items"), kind.get("fields"))
+    return kind.get("logicalType") in MILLIS or any(map(_has_milliseconds, within))
 
 
 def value_layout(schema: Mapping[str, Any]) -> Layout:

@@ -5,7 +5,8 @@ here: no type inside itself, no maps but of texts, no large fixed types, and no 
 take no bytes. Claims of a single value are bounded by `spark_consumer.spark.session.AVRO_LIMITS`.
 
 Only properties that a gateway writes are kept: with others Avro's and Spark's readers
-can be made to read a value as another type, or by another class.
+can be made to read a value as another type, or by another class. Debezium's semantic types become
+the logicalTypes that mean the same.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from schemas.types import job_logical_type
 from spark_consumer.errors import ContractError
 
 __all__ = ["parsed_schema"]
@@ -32,7 +34,7 @@ _KEPT: Final = frozenset(
         *("type", "name", "namespace", "doc", "default", "fields", "items", "symbols", "size"),
         "values",
         *("logicalType", "precision", "scale"),
-        *("pg_column", "pg_type", "pg_missing", "pg_attnum", "pg_computed"),
+        *("pg_column", "pg_type", "pg_missing", "pg_attnum", "pg_computed", "pg_truncates"),
     }
 )
 _OF_A_COLUMN: Final[Mapping[str, type]] = {
@@ -72,7 +74,9 @@ def _plain(key: str, value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(key, one) for one in value]
     if isinstance(value, dict):
-        return {inner: _plain(inner, one) for inner, one in value.items() if inner in _KEPT}
+        kept = {inner: _plain(inner, one) for inner, one in value.items() if inner in _KEPT}
+        logical = job_logical_type(value)
+        return kept if logical is None else {**kept, "logicalType": logical}
     return value
 
 

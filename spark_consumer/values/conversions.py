@@ -41,6 +41,7 @@ __all__ = [
     "printed_sql",
     "sparsevec_text",
     "vector_text",
+    "zoned_sql",
 ]
 
 _DATE: Final = r"(\d{4,})-(\d\d)-(\d\d)"
@@ -365,6 +366,15 @@ def _unit_text(number: str, unit: str, is_before: str) -> str:
     return (
         f"CASE WHEN {number} <> 0 THEN concat(IF({number} > 0 AND {is_before}, '+', ''),"
         f" {number}, IF({number} = 1, ' {unit}', ' {unit}s')) END"
+    )
+
+
+def zoned_sql(value: str) -> str:
+    """Return Spark SQL of the timestamp in ISO 8601, with its zone, or of an infinite one."""
+    last = _TIMESTAMP_INFINITIES["infinity"]
+    return (
+        f"CASE {value} WHEN 'infinity' THEN timestamp_micros({last}L) WHEN '-infinity'"
+        f" THEN timestamp_micros(-{last}L - 1L) ELSE CAST({value} AS TIMESTAMP) END"
     )
 
 

@@ -57,15 +57,22 @@ def test_delta_tables_are_read_without_spark(
 
 @pytest.mark.postgres
 @pytest.mark.kafka
+@pytest.mark.parametrize("kind", ["pgsluice", "debezium"])
 def test_spark_from_avro_reads_records_of_all_schemas(
-    spark: SparkSession, scene: Callable[..., Scene], database: Database, kafka: str, registry: str
+    kind: str,
+    spark: SparkSession,
+    scene: Callable[..., Scene],
+    database: Database,
+    kafka: str,
+    registry: str,
 ) -> None:
     with database.connect() as connection:
         connection.execute("CREATE TABLE t (a int PRIMARY KEY, b text)")
         connection.execute("INSERT INTO t VALUES (6, 'six')")
         s = scene(
             "CREATE PUBLICATION p FOR TABLE t WHERE (a > 5);"
-            "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+            "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;",
+            envelope={"format": kind},
         )
         s.run_to("0/1")
         connection.execute("ALTER TABLE t ADD COLUMN c int")

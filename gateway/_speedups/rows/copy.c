@@ -103,7 +103,7 @@ static int draft_row(Work *work, const Group *group, PyObject *tail, PyObject *h
     made->body_at = out->size;
     if (put_bytes(out, "\x00\x02", 2) != DONE)
         return FAILED;
-    if ((got = put_row(out, &group->row, row, 0)) != DONE)
+    if ((got = put_row(out, &group->row, row, NEW_ROW)) != DONE)
         return got;
     if (PyBytes_AsStringAndSize(tail, &data, &size) < 0 ||
         put_bytes(out, data, (size_t)size) != DONE)

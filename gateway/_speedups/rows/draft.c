@@ -220,14 +220,19 @@ static int put_field(Buffer *out, const Field *field, const Value *value)
     return encode(out, field->code, field->scale, value->text, value->size);
 }
 
-int put_row(Buffer *out, const Fields *fields, const Value *values, int identity_only)
+int put_row(Buffer *out, const Fields *fields, const Value *values, int part)
 {
     for (Py_ssize_t i = 0; i < fields->count; i++) {
         const Field *field = &fields->fields[i];
         const Value *value = &values[field->index];
         int got;
 
-        if (value->kind != VALUE_TEXT || (identity_only && !field->is_identity)) {
+        if (value->kind == VALUE_UNCHANGED && part == NEW_ROW) {
+            if (put_bytes(out, field->unavailable, (size_t)field->unavailable_size) != DONE)
+                return FAILED;
+            continue;
+        }
+        if (value->kind != VALUE_TEXT || (part == OLD_KEY && !field->is_identity)) {
             if (put_bytes(out, "\x00", 1) != DONE)
                 return FAILED;
             continue;
@@ -412,11 +417,12 @@ static int put_body(Work *work, const Group *group, int op, const Value *before,
 
     if (put_bytes(out, before == NULL ? "\x00" : "\x02", 1) != DONE)
         return FAILED;
-    if (before != NULL && (got = put_row(out, &group->row, before, !full)) != DONE)
+    if (before != NULL &&
+        (got = put_row(out, &group->row, before, full ? OLD_ROW : OLD_KEY)) != DONE)
         return got;
     if (put_bytes(out, after == NULL ? "\x00" : "\x02", 1) != DONE)
         return FAILED;
-    if (after != NULL && (got = put_row(out, &group->row, after, 0)) != DONE)
+    if (after != NULL && (got = put_row(out, &group->row, after, NEW_ROW)) != DONE)
         return got;
     if (put_bytes(out, shared->gateway_part, (size_t)shared->gateway_size) != DONE ||
         put_bytes(out, group->table_part, (size_t)group->table_part_size) != DONE ||
@@ -503,6 +509,8 @@ int draft_update(Work *work, const Group *group, int action, int has_old, int fu
         return got;
     if (same)
         return draft(work, group, OP_UPDATED, new, old, full, new, work->seq, 0, to);
+    if (group->names_keys)
+        return NOT_MINE;
     got = draft(work, group, OP_DELETED, old, old, full, NULL, work->seq - 1, 1, to);
     if (got != DONE)
         return got;

@@ -69,6 +69,9 @@ static inline PyObject *shared_item(PyObject *item)
     return item;
 }
 
+/* Parts of rows: what did not change has Debezium's text in a new row alone. */
+enum { NEW_ROW, OLD_ROW, OLD_KEY };
+
 int names_make(void);
 PyObject *record_of(PyObject *topic, long partition, PyObject *key, PyObject *value,
                     PyObject *headers);
@@ -80,7 +83,7 @@ void end_of_headers(Shared *shared);
 PyObject *end_headers(const Shared *shared, int64_t commit_lsn, int64_t seq);
 int split(const Table *table, const uint8_t *frame, size_t size, size_t *at, Value *values);
 int has_unchanged(const Table *table, const Value *values);
-int put_row(Buffer *out, const Fields *fields, const Value *values, int identity_only);
+int put_row(Buffer *out, const Fields *fields, const Value *values, int part);
 int put_key(Buffer *out, const Group *group, const Value *values);
 int hash_key(Buffer *out, const Group *group, const Value *values, uint32_t *hash);
 int draft(Work *work, const Group *group, int op, const Value *keyed, const Value *before, int full,

@@ -17,6 +17,16 @@ static void *allocate(Py_ssize_t count, size_t size)
     return memory;
 }
 
+int read_bytes(PyObject *from, const uint8_t **data, Py_ssize_t *size)
+{
+    char *start;
+
+    if (PyBytes_AsStringAndSize(from, &start, size) < 0)
+        return FAILED;
+    *data = (const uint8_t *)start;
+    return DONE;
+}
+
 static int read_fields(Fields *to, PyObject *from, Py_ssize_t columns, int (*is_code)(int))
 {
     if (!PyTuple_Check(from))
@@ -39,7 +49,9 @@ static int read_fields(Fields *to, PyObject *from, Py_ssize_t columns, int (*is_
         is_identity = PyObject_IsTrue(PyTuple_GetItem(item, FIELD_IS_IDENTITY));
         is_array = PyObject_IsTrue(PyTuple_GetItem(item, FIELD_IS_ARRAY));
         is_range = PyObject_IsTrue(PyTuple_GetItem(item, FIELD_IS_RANGE));
-        if (PyErr_Occurred())
+        if (PyErr_Occurred() ||
+            read_bytes(PyTuple_GetItem(item, FIELD_UNAVAILABLE), &field->unavailable,
+                       &field->unavailable_size) != DONE)
             return FAILED;
         if (code < 0 || code > UINT8_MAX || !is_code((int)code) || column < 0 ||
             column >= columns || scale < 0 || scale > 38)
@@ -51,16 +63,6 @@ static int read_fields(Fields *to, PyObject *from, Py_ssize_t columns, int (*is_
         field->is_array = (uint8_t)is_array;
         field->is_range = (uint8_t)is_range;
     }
-    return DONE;
-}
-
-int read_bytes(PyObject *from, const uint8_t **data, Py_ssize_t *size)
-{
-    char *start;
-
-    if (PyBytes_AsStringAndSize(from, &start, size) < 0)
-        return FAILED;
-    *data = (const uint8_t *)start;
     return DONE;
 }
 
@@ -141,6 +143,7 @@ static int read_group(Group *group, PyObject *from, Py_ssize_t columns)
     group->has_key = key != Py_None;
     group->is_spread = canonical != Py_None;
     group->key_is_union = PyObject_IsTrue(PyTuple_GetItem(from, PROJECTION_KEY_IS_UNION));
+    group->names_keys = PyObject_IsTrue(PyTuple_GetItem(from, PROJECTION_NAMES_KEYS));
     group->tombstones = PyObject_IsTrue(PyTuple_GetItem(from, PROJECTION_TOMBSTONES));
     group->surely_fits = PyLong_AsSsize_t(PyTuple_GetItem(from, PROJECTION_SURELY_FITS));
     if (PyErr_Occurred())

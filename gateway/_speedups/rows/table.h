@@ -18,6 +18,8 @@ typedef struct {
     uint8_t is_identity, is_array, is_range;
     int16_t scale;
     int32_t index; /* of the column in a tuple; checked against the table's width */
+    const uint8_t *unavailable; /* in place of a value of a new row that did not change */
+    Py_ssize_t unavailable_size;
 } Field;
 
 typedef struct {
@@ -40,7 +42,7 @@ struct Target {
 typedef struct {
     Fields row, key, canonical;
     PyObject *names; /* tuple: each field's name as an Avro string */
-    int has_key, key_is_union, is_spread, tombstones;
+    int has_key, key_is_union, names_keys, is_spread, tombstones;
     const uint8_t *table_part;
     Py_ssize_t table_part_size;
     Py_ssize_t surely_fits;

@@ -280,7 +280,7 @@ int read_interval(const uint8_t *text, size_t size, int64_t parts[3])
             parts[2] += (is_negative ? -number : number) * INT64_C(3600000000);
             if (is_negative)
                 parts[2] = -parts[2];
-            return DONE;
+            break;
         }
         while (next < 3 && !is_unit(units[next], text, size, &at))
             next++;

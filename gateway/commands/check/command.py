@@ -18,7 +18,7 @@ from gateway.commands.check.tables import (
     table_findings,
 )
 from gateway.commands.check.topics import kafka_findings, owner_findings, topic_findings
-from gateway.commands.check.values import type_findings, value_findings
+from gateway.commands.check.values import type_findings, unchanged_findings, value_findings
 from gateway.commands.schemas import CollectedSchemas, routes_of
 from gateway.config import Settings
 from gateway.core.display import lines_shown, say
@@ -133,6 +133,7 @@ def _source_findings(
     yield from mask_findings(plan)
     yield from table_findings(plan)
     yield from type_findings(plan, settings)
+    yield from unchanged_findings(plan, settings)
     yield from guarded("values", lambda: value_findings(connection, settings, plan))
     yield from rights_findings(connection, plan, facts)
     yield from event_trigger_findings(connection, definitions)

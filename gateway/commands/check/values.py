@@ -16,24 +16,29 @@ from psycopg import sql
 
 from gateway.commands.check.findings import Finding, Severity
 from gateway.config import Settings
-from gateway.definitions.model import Column, Plan, Publish, Table
+from gateway.definitions.model import Column, Operation, Plan, Publish, Table
 from gateway.definitions.tables.keys import key_of
+from gateway.envelope.envelope import unavailable_text
 from gateway.envelope.schema import Field, describe, has_choice, is_nested
+from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.source.copy.errors import TableChanged
 from gateway.source.copy.relation_guard import lock
 from gateway.source.session.connection import classify_server_error
 from schemas.settings.masks import Mask
 from schemas.types import MOST_ITEMS
 
-__all__ = ["type_findings", "value_findings"]
+__all__ = ["type_findings", "unchanged_findings", "value_findings"]
 
 _TABLE_S: Final = 5
 """Seconds for which a table is searched."""
 _ALL_S: Final = 60
 """Seconds for which all tables are searched."""
 
+_IS_24: Final = "{0} OPERATOR(pg_catalog.=) '24:00'::pg_catalog.time"
 _UNCARRIED: Final[Mapping[str, tuple[str, str]]] = {
-    "time": ("{0} OPERATOR(pg_catalog.=) '24:00'::pg_catalog.time", "24:00"),
+    "time": (_IS_24, "24:00"),
+    "milli_time": (_IS_24, "24:00"),
+    "milli_timestamp": ("NOT pg_catalog.isfinite({0})", "infinity"),
     "interval": ("NOT pg_catalog.isfinite({0})", "an infinite value"),
     "decimal": ("{0} OPERATOR(pg_catalog.=) 'NaN'::pg_catalog.numeric", "NaN"),
 }
@@ -95,6 +100,35 @@ def type_findings(plan: Plan, settings: Settings) -> Iterator[Finding]:
             )
 
 
+def unchanged_findings(plan: Plan, settings: Settings) -> Iterator[Finding]:
+    """Warn of large values that an UPDATE leaves as they are, and sinks of rows take for NULL."""
+    for publish in plan.publishes:
+        table, envelope = (
+            plan.tables[publish.target_oid],
+            settings.envelope.of(publish.subscription),
+        )
+        if envelope.format != "row" or Operation.UPDATE not in publish.operations:
+            continue
+        if table.replica_identity is ReplicaIdentity.FULL:
+            continue
+        columns = [column for column in table.columns if publish.publishes(column)]
+        key = key_of(table, {column.name for column in columns})
+        described = describe(
+            *(table.schema, table.name, columns, key), types=settings.types, envelope=envelope
+        )
+        large = table.may_toast.difference(table.identity)
+        unread = (f for f in described.fields if unavailable_text(f) is None)
+        lost = sorted(field.column for field in unread if field.column in large)
+        if lost:
+            yield Finding(
+                Severity.WARNING,
+                f"table {table} of subscription {publish.subscription}: large values of"
+                f" {', '.join(lost)} that an UPDATE leaves as they are are null in the format row:"
+                " only `__unchanged` tells them from NULL",
+                f"ALTER TABLE {table.sql} REPLICA IDENTITY FULL",
+            )
+
+
 def value_findings(
     connection: psycopg.Connection, settings: Settings, plan: Plan
 ) -> Iterator[Finding]:
@@ -104,14 +138,14 @@ def value_findings(
     if settings.on_error.value == "stop":
         effect = "the gateway stops there"
     for table, columns, masks in _published(plan):
-        key = key_of(table, {column.name for column in columns})
-        described = describe(table.schema, table.name, columns, key, types=settings.types)
-        wanted = [
-            (field.column, sought, what)
-            for field in described.fields
-            if field.column not in masks
-            for sought, what in _conditions(field)
-        ]
+        wanted = list(
+            dict.fromkeys(
+                (field.column, sought, what)
+                for field in _described(settings, plan, table, columns)
+                if field.column not in masks
+                for sought, what in _conditions(field)
+            )
+        )
         if not wanted:
             continue
         left_s = min(_TABLE_S, end - time.monotonic())
@@ -149,6 +183,19 @@ def _published(plan: Plan) -> Iterator[tuple[Table, list[Column], dict[str, Mask
         yield table, columns, masks
 
 
+def _described(
+    settings: Settings, plan: Plan, table: Table, columns: Sequence[Column]
+) -> Iterator[Field]:
+    """Yield the fields of a table's columns, in the formats of all of its subscriptions."""
+    key = key_of(table, {column.name for column in columns})
+    to = (publish.subscription for publish in plan.publishes if publish.target_oid == table.oid)
+    for envelope in dict.fromkeys(map(settings.envelope.of, to)):
+        described = describe(
+            table.schema, table.name, columns, key, types=settings.types, envelope=envelope
+        )
+        yield from described.fields
+
+
 def _conditions(field: Field) -> Iterator[tuple[str, str]]:
     """Yield SQL conditions on a column's values that cannot be carried, and what these are."""
     if field.type.array and field.item is not None:
@@ -163,7 +210,7 @@ def _conditions(field: Field) -> Iterator[tuple[str, str]]:
             items = "pg_catalog.unnest({0}) AS items (item)"
             found = f"EXISTS (SELECT FROM {items} WHERE {condition.format('item')})"
             yield found, f"arrays with {what}"
-    elif field.type.conversion in ("time", "interval"):
+    elif field.type.conversion in ("time", "milli_time", "milli_timestamp", "interval"):
         yield _UNCARRIED[field.type.conversion]
 
 

@@ -33,7 +33,7 @@ from gateway.definitions.tables.retired import with_retired
 from gateway.definitions.tables.shape import read_shape, unseen_change, write_shape
 from gateway.pgoutput.messages import ReplicaIdentity
 from schemas.settings.masks import Mask, read_mask
-from schemas.settings.tables import TypesTable
+from schemas.settings.tables import Envelope, TypesTable
 from schemas.types import NESTED, of_column
 
 __all__ = [
@@ -68,6 +68,7 @@ def describe(plan: Plan, copy: TableCopy) -> str:
     hashed = [name for name, mask in copy.masks if mask.kind == "hash"]
     hidden = {c.name for c in table.columns if c.name in masks or c.name not in copy.columns}
     hidden = hidden if copy.masked_as else set()
+    envelope = plan.envelope.of(copy.subscription)
     description: dict[str, object] = {
         "key": key_signature(table.columns, key),
         # A hash is text, whatever the type.
@@ -75,6 +76,7 @@ def describe(plan: Plan, copy: TableCopy) -> str:
             table,
             [name for name in (copy.columns if key == () else key or ()) if name not in hashed],
             plan.types,
+            envelope,
         ),
         "kind": table.kind,
         # The value that older rows have in a masked column, published or not, is a true one.
@@ -92,6 +94,8 @@ def describe(plan: Plan, copy: TableCopy) -> str:
             if (publish.subscription, publish.target_oid) == (copy.subscription, table.oid)
         ),
     }
+    if envelope.format != "pgsluice":
+        description["format"] = str(envelope)
     if copy.masked_as:
         description["masked_as"] = copy.masked_as
         description["masked"] = [
@@ -205,6 +209,7 @@ def description_fault(text: str) -> str | None:
         return f"{type(error).__name__}: {error}"[:200]
     numbers = [*(publish.relation_oid for publish in publishes), *masked.columns]
     names = [*table.identity, *table.primary_key, *(key_of_text or ()), *native]
+    names.append(description.get("format", ""))
     names += [*masked.names, *masked.columns.values()]
     for column in table.columns:
         numbers += [column.attnum, column.type_oid, column.type_modifier]
@@ -240,10 +245,14 @@ def key_signature(columns: Iterable[Column], key: KeyColumns) -> list[str] | Non
     return [f"{name} {_SAME_KEYS.get(types[name], types[name])}" for name in key]
 
 
-def _native(table: Table, names: Collection[str], types: TypesTable) -> dict[str, bool]:
+def _native(
+    table: Table, names: Collection[str], types: TypesTable, envelope: Envelope
+) -> dict[str, bool]:
     """Return whether the columns `names` are native where ``[types]`` has a choice."""
     return {
-        column.name: _is_native(column, types.native_of(f"{table}.{column.name}") - NESTED)
+        column.name: _is_native(
+            column, types.native_of(f"{table}.{column.name}", envelope.always) - NESTED
+        )
         for column in table.columns
         if column.name in names
     }
@@ -255,12 +264,14 @@ def _is_native(column: Column, native: Collection[str]) -> bool:
 
 
 def has_same_key(before: str, after: str) -> bool:
-    """Whether two texts of `describe` have the same key, in the same Avro types.
+    """Whether two texts of `describe` have the same key, in the same Avro types and format.
 
     Columns that only one of them has in a whole-row key leave the key the same, and so do all in
     older texts, which do not say how keys were carried.
     """
     was, now = json.loads(before), json.loads(after)
+    if was.get("format") != now.get("format"):
+        return False
     types = was.get("native", {})
     same = all(types.get(name, native) == native for name, native in now["native"].items())
     return bool(was["key"] == now["key"] and same)

@@ -11,6 +11,7 @@ extra_float_digits 1 or more, as the gateway's sessions set them.
 
 from __future__ import annotations
 
+import re
 from binascii import unhexlify
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Context, Decimal, InvalidOperation
@@ -49,8 +50,11 @@ __all__ = [
     "avro_timestamp",
     "avro_timestamptz",
     "avro_vector",
+    "milli_time",
+    "milli_timestamp",
     "unscaled_decimal",
     "value_encoder",
+    "zoned_timestamp",
 ]
 
 EPOCH_SHIFT_DAYS: Final = 10_957
@@ -67,6 +71,7 @@ _USECS_PER_DAY: Final = 86_400_000_000
 _MINUS_DATE: Final = -(2**31)
 _MINUS_TIMESTAMP: Final = -(2**63)
 _EXACT: Final = Context(prec=200)
+_ZONED: Final = re.compile(rb"(\d{4,})(-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d{1,6})?)\+00( BC)?")
 
 ValueEncoder = Callable[[bytes], bytes]
 
@@ -149,6 +154,46 @@ def avro_sparsevec(text: bytes) -> tuple[int, list[int], list[float]]:
     return dimensions, indices, list(map(float, values))
 
 
+def milli_timestamp(text: bytes) -> int:
+    """Milliseconds since 1970-01-01 00:00, the microseconds cut off.
+
+    Raises:
+        ValueFormatError: it is infinite.
+    """
+    usecs = avro_timestamp(text)
+    if usecs in (AVRO_TIMESTAMP_INFINITY, _MINUS_TIMESTAMP):
+        raise ValueFormatError("infinity cannot be carried by Connect's Timestamp")
+    return usecs // 1000
+
+
+def milli_time(text: bytes) -> int:
+    """Milliseconds since midnight, the microseconds cut off.
+
+    Raises:
+        ValueFormatError: it is the end of the day.
+    """
+    return avro_time(text) // 1000
+
+
+def zoned_timestamp(text: bytes) -> bytes:
+    """ISO 8601 in UTC, as Java writes it; the infinities as PostgreSQL does.
+
+    Raises:
+        UncarriedError: it is one that `avro_timestamptz` refuses, so that all formats carry the
+            same values.
+
+    Source: DateTimeFormatter.ISO_OFFSET_DATE_TIME: years beyond 9999 have a sign, and before the
+    year 1 is the year 0.
+    """
+    if avro_timestamptz(text) in (AVRO_TIMESTAMP_INFINITY, _MINUS_TIMESTAMP):
+        return text
+    if (found := _ZONED.fullmatch(text)) is None:
+        raise ValueError("a timestamp is not in UTC, or not in DateStyle ISO")
+    year = 1 - int(found[1]) if found[4] else int(found[1])
+    sign = b"-" if year < 0 else b"+" if year > 9999 else b""
+    return b"%s%04d%sT%sZ" % (sign, abs(year), found[2], found[3])
+
+
 def unscaled_decimal(text: bytes, precision: int, scale: int) -> int:
     """The integer that, divided by 10**scale, is the number `text`.
 
@@ -208,6 +253,10 @@ CONVERSIONS: Final[Mapping[str, Callable[[bytes], Any]]] = {
     "vector": avro_vector,
     "sparsevec": avro_sparsevec,
     "text": _text,
+    "micro_time": parse_clock,
+    "milli_time": milli_time,
+    "milli_timestamp": milli_timestamp,
+    "zoned_timestamp": zoned_timestamp,
 }
 """Conversions of text to values of Avro types, by name in schemas/types.toml; decimal, array
 and range depend on more than the text."""

@@ -12,6 +12,7 @@ from gateway.routing.row.copied_rows import CopyRoute
 from gateway.routing.row.filters import Asking, Filters
 from gateway.routing.row.native import compile_rows
 from gateway.routing.row.targets import Target
+from schemas.settings.tables import Envelope
 
 __all__ = ["copy_route"]
 
@@ -35,13 +36,14 @@ def copy_route(
         wanted.update(*(filters.of(clause).columns for clause in copy.filters))
     columns = tuple(column.name for column in table.columns if column.name in wanted)
     asking = filters.asking(({Operation.INSERT: c.filters} for c in copies), columns)
-    by_columns: dict[tuple[tuple[str, ...], Masks], list[TableCopy]] = {}
+    alike: dict[tuple[tuple[str, ...], Masks, Envelope], list[TableCopy]] = {}
     for copy in copies:
-        by_columns.setdefault((copy.columns, copy.masks), []).append(copy)
+        envelope = builder.envelope(copy.subscription)
+        alike.setdefault((copy.columns, copy.masks, envelope), []).append(copy)
     projection_routes = []
-    for (published, masks), sharing in by_columns.items():
+    for (published, masks, envelope), sharing in alike.items():
         projection = projections.stored(table, published, masks)
-        encoder = builder.encoder(projection, columns)
+        encoder = builder.encoder(projection, columns, envelope)
         targets = [
             _target(copy, projection, encoder, columns, asking, filters, builder)
             for copy in sharing

@@ -306,7 +306,8 @@ class RelationRoutes:
         for route in self.by_oid[oid].projection_routes:
             target = self.projections.tables[route.target_oid]
             if target.oid == oid or named.issuperset(target.leaves):
-                result += [(route, t) for t in route.targets if Operation.TRUNCATE in t.operations]
+                targets = route.targets if route.encoder.envelope.truncates else ()
+                result += [(route, t) for t in targets if Operation.TRUNCATE in t.operations]
         return result
 
     def copy_route(self, copies: Sequence[TableCopy], key: Sequence[str]) -> CopyRoute:
@@ -371,7 +372,8 @@ class RelationRoutes:
             table = self.projections.tables[publish.target_oid]
             columns = tuple(c.name for c in table.columns if publish.publishes(c))
             projection = self.projections.stored(table, columns, publish.masks)
-            encoder = self._builder.encoder(projection, columns)
+            envelope = self._builder.envelope(publish.subscription)
+            encoder = self._builder.encoder(projection, columns, envelope)
             try:
                 self._builder.target(publish.subscription, projection, encoder, frozenset(), {})
             except SchemaRefusedError as error:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from gateway.definitions.model import FilterClause, Operation, Plan
-from gateway.envelope.envelope import EnvelopeEncoder
+from gateway.envelope.envelope import EnvelopeEncoder, RowFormatEncoder
 from gateway.envelope.masking import masked_columns, row_mask
 from gateway.routing.build.projections import Projection
 from gateway.routing.build.topics import Addresses
@@ -14,6 +14,7 @@ from gateway.routing.row.projection_route import ProjectionRoute
 from gateway.routing.row.quarantine import Quarantine
 from gateway.routing.row.targets import Lookup, Passes, Target
 from gateway.routing.settings import RoutingSettings
+from schemas.settings.tables import Envelope
 
 __all__ = ["RouteBuilder"]
 
@@ -26,12 +27,19 @@ class RouteBuilder:
         self._addresses = addresses
         self._skips_origins = {s.name: s.origin == "none" for s in plan.subscriptions}
 
-    def encoder(self, projection: Projection, layout: Sequence[str]) -> EnvelopeEncoder:
+    def envelope(self, subscription: str) -> Envelope:
+        """Return the format of a subscription's values."""
+        return self._settings.envelope.of(subscription)
+
+    def encoder(
+        self, projection: Projection, layout: Sequence[str], envelope: Envelope
+    ) -> EnvelopeEncoder:
         """Return the encoder of `projection` for tuples with columns `layout`."""
         position = {name: index for index, name in enumerate(layout)}
         indexes = [position[column.name] for column in projection.columns]
         hash_key = self._settings.hash_key
-        return EnvelopeEncoder(
+        encoder = RowFormatEncoder if envelope.format == "row" else EnvelopeEncoder
+        return encoder(
             projection.target.schema,
             projection.target.name,
             masked_columns(projection.columns, projection.masks, hash_key),
@@ -40,6 +48,7 @@ class RouteBuilder:
             replica_identity=projection.replica_identity.value,
             indexes=indexes,
             types=self._settings.types,
+            envelope=envelope,
         )
 
     def target(

@@ -11,6 +11,7 @@ from gateway.routing.build.route_builder import RouteBuilder
 from gateway.routing.row.filters import Asking, Filters
 from gateway.routing.row.projection_route import ProjectionRoute
 from gateway.routing.row.targets import Target
+from schemas.settings.tables import Envelope
 
 __all__ = ["SharedProjections"]
 
@@ -37,7 +38,8 @@ class SharedProjections:
         self._names = names
         self._asking = asking
         self._shared: dict[
-            tuple[int, tuple[str, ...], Masks], tuple[Projection, EnvelopeEncoder, list[Target]]
+            tuple[int, tuple[str, ...], Masks, Envelope],
+            tuple[Projection, EnvelopeEncoder, list[Target]],
         ] = {}
 
     def add(self, publish: Publish, projection: Projection) -> None:
@@ -50,9 +52,10 @@ class SharedProjections:
         """
         names, filters = self._names, self._filters
         columns = tuple(column.name for column in projection.columns)
-        key = (projection.target.oid, columns, projection.masks)
+        envelope = self._builder.envelope(publish.subscription)
+        key = (projection.target.oid, columns, projection.masks, envelope)
         if key not in self._shared:
-            self._shared[key] = (projection, self._builder.encoder(projection, names), [])
+            self._shared[key] = (projection, self._builder.encoder(projection, names, envelope), [])
         projection, encoder, targets = self._shared[key]
         passes = {
             operation: filters.passes(publish.filters[operation], names, self._asking)

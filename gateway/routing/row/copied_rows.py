@@ -46,11 +46,12 @@ class CopyRoute:
     compiled: CompiledRows | None = None
 
     def begin(self, lsn: int, tx: TransactionState) -> list[Record]:
-        """Return the ``t`` records that make consumers discard their rows of the table."""
+        """Return the ``t`` records that make consumers discard their rows, if they get such."""
         out: list[Record] = []
         for route in self.projection_routes:
             for target in route.targets:
-                route.truncate(lsn, tx, target, out, is_reported=False)
+                if route.encoder.envelope.truncates:
+                    route.truncate(lsn, tx, target, out, is_reported=False)
                 target.counter.end_copy(rows=False)
         return out
 

@@ -229,9 +229,12 @@ class _Decisions:
 def _projection(
     compiled: ModuleType, route: ProjectionRoute, decisions: _Decisions
 ) -> layouts.Projection | None:
-    """Return the route as C reads it; None if C lacks a conversion, a canonical form or a mask."""
+    """Return the route as C reads it.
+
+    None if C lacks a conversion, a canonical form, a mask or the format.
+    """
     encoder = route.encoder
-    if route.mask is not None:
+    if route.mask is not None or encoder.envelope.format == "row":
         return None
     schema, position = (
         encoder.schema,
@@ -245,10 +248,12 @@ def _projection(
             return None
         canonical = tuple(
             layouts.Field(
-                compiled.KEY_FORMS[field.type.key], position[field.name], 0, True, False, False
+                compiled.KEY_FORMS[field.type.key], position[field.name], 0, True, False, False, b""
             )
             for field in schema.key_fields
         )
+
+    unavailable = dict(zip(schema.fields, encoder.unavailable, strict=True))
 
     def field(described: Field) -> layouts.Field:
         scalar = _scalar(described)
@@ -259,6 +264,7 @@ def _projection(
             is_identity=described.column in encoder.identity,
             is_array=described.type.array,
             is_range=bool(described.type.bounds),
+            unavailable=unavailable.get(described, b""),
         )
 
     key: tuple[layouts.Field, ...] | None = None
@@ -270,6 +276,7 @@ def _projection(
         names=tuple(encode_text(described.name) for described in schema.fields),
         key=key,
         key_is_union=schema.key_kind is KeyKind.WHOLE_ROW,
+        names_keys=route.names_keys,
         canonical=canonical,
         table_part=encoder.table_part,
         surely_fits=route.surely_fits,

@@ -27,6 +27,7 @@ from gateway.routing.row.quarantine import Quarantine, UnfitChange, check_size, 
 from gateway.routing.row.targets import Candidates, Row, Target
 from gateway.routing.row.transaction_state import CollectionOrder, TransactionState
 from gateway.rowfilter import Action, decide_update
+from schemas.headers import DEBEZIUM_HEADERS
 
 __all__ = ["ProjectionRoute"]
 
@@ -40,8 +41,24 @@ An item of an array of timestamptz is 32 bytes of text, and two bytes if it is 1
 a few microseconds.
 """
 
+_NEW_KEY, _OLD_KEY = DEBEZIUM_HEADERS
+
 _MOST_OF_HEADERS: Final = 4096
 """Upper bound on the bytes of a record's headers, prefixes and lengths."""
+
+
+def with_keys(drafts: list[Draft], key_prefix: bytes) -> list[Draft]:
+    """Return the halves of a key change with Debezium's headers, which name the other key."""
+    old_key, new_key = drafts[0][0], drafts[-1][0]
+    assert old_key is not None
+    assert new_key is not None
+    *deleted, inserted = drafts
+    at_old: Header = (_NEW_KEY, key_prefix + new_key)
+    at_new: Header = (_OLD_KEY, key_prefix + old_key)
+    return [
+        *((*draft[:3], [*draft[3], at_old]) for draft in deleted),
+        (*inserted[:3], [*inserted[3], at_new]),
+    ]
 
 
 class ProjectionRoute:
@@ -50,12 +67,14 @@ class ProjectionRoute:
     Attributes:
         encoder: Encoder of envelopes of this projection.
         encode_row: Tuple -> Avro record ``Value``.
+        encode_new: The same for the new row of an update.
         encode_old: Old key tuple -> the same, with the identity's columns only.
         encode_key: Tuple -> Avro key; None if the table has no key.
         canonical: Tuple -> bytes that are equal if the keys are, for the choice of the partition;
             None if all topics have one partition.
         mask: Tuple -> the same with masked values; None if no column is masked.
         unchanged: Tuple -> Avro array of the published columns that are UNCHANGED.
+        names_keys: Whether the halves of a key change name the key of the other.
         quarantine: Destination of changes that cannot be published; None if these raise.
         surely_fits: Size in bytes of key and of value up to which no record can be too large.
     """
@@ -66,11 +85,13 @@ class ProjectionRoute:
         "canonical",
         "deleting",
         "encode_key",
+        "encode_new",
         "encode_old",
         "encode_row",
         "encoder",
         "inserting",
         "mask",
+        "names_keys",
         "order",
         "quarantine",
         "surely_fits",
@@ -101,11 +122,13 @@ class ProjectionRoute:
         self.tombstones = tombstones
         self.quarantine = quarantine
         self.encode_row = encoder.encode_row
+        self.encode_new = encoder.encode_new
         self.encode_old = encoder.encode_old
         self.encode_key = encoder.encode_key
         self.mask = mask
         self.unchanged = encoder.encode_unchanged
         self.value = encoder.value
+        self.names_keys = encoder.envelope.format == "debezium"
         # The hash is needed only for topics with several partitions.
         spread = any(target.counter.partitions > 1 for target in targets)
         self.canonical = encoder.canonical_key if spread else None
@@ -325,10 +348,13 @@ class ProjectionRoute:
             self.check_values(after)
         key = None if self.encode_key is None else self.encode_key(keyed)
         canonical = b"" if self.canonical is None else self.canonical(keyed)
+        # Natively, a value that was not sent is NULL in a row that a filter inserts.
+        is_inserted = op == b"c" and rekey is None
+        encode = self.encode_row if is_inserted else self.encode_new
         body = self.value(
             op,
             before,
-            None if after is None else self.encode_row(after),
+            None if after is None else encode(after),
             self.prefix(tx),
             lsn,
             seq,
@@ -386,6 +412,9 @@ class ProjectionRoute:
         before, counted = len(out), counter.records
         if not counted:
             tx.touched.append(counter)
+        is_named = self.names_keys and len({d[0] for d in drafts}) > 1
+        if is_named:
+            drafts = with_keys(drafts, target.key_prefix)
         for key, canonical, body, headers in drafts:
             partition = partition_of(canonical, counter.partitions) if self.canonical else 0
             wire_key = None if key is None else target.key_prefix + key
@@ -393,7 +422,7 @@ class ProjectionRoute:
                 out.append((target.topic, partition, wire_key, None, headers))
                 continue
             record = (target.topic, partition, wire_key, target.value_prefix + body, headers)
-            if self.may_be_large(key, body):
+            if is_named or self.may_be_large(key, body):
                 try:
                     check_size(self.encoder.schema, record, counter.most_bytes)
                 except RecordSizeError:

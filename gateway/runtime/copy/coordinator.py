@@ -102,6 +102,17 @@ class TableCopier:
             self._routes.unwatch(job.route, job.copy)
         self._workers.close()
 
+    def merging(self) -> dict[str, int]:
+        """Return the topics, and their partitions, in which a copy begins without a ``t``."""
+        return {
+            target.topic: target.counter.partitions
+            for job in self._jobs
+            if not job.copy.started and not job.part
+            for route in job.route.projection_routes
+            if not route.encoder.envelope.truncates
+            for target in route.targets
+        }
+
     # Called by the loop
 
     def fileno(self) -> int:

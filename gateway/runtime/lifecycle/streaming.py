@@ -22,6 +22,7 @@ from gateway.observe import event
 from gateway.routing import Router
 from gateway.routing.row.native import why_interpreted
 from gateway.runtime.copy.coordinator import TableCopier
+from gateway.runtime.copy.merging import warn_of_merging
 from gateway.runtime.lifecycle.activation import accept_requests, put_into_force
 from gateway.runtime.lifecycle.process import Carried, Process
 from gateway.runtime.lifecycle.slot_start import SlotStart
@@ -261,7 +262,7 @@ class Streaming:
             # The stream has its own, which may be busy with another transaction.
             evaluator = stack.enter_context(closing(self._process.evaluator(self._slot.on_wait)))
             evaluator.open()
-        return TableCopier(
+        copier = TableCopier(
             self._slot.setup.plan,
             self._pipeline.durable.copies,
             self._routes,
@@ -277,3 +278,5 @@ class Streaming:
             evaluator=evaluator,
             report=self._process.report_copy,
         )
+        warn_of_merging(settings.kafka, copier.merging())
+        return copier

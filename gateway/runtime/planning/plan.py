@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
@@ -21,7 +21,7 @@ from typing import Final
 import psycopg
 
 from gateway.config import Settings
-from gateway.core.errors import ConfigError, GatewayError, TransientError
+from gateway.core.errors import ConfigError, DefinitionError, GatewayError, TransientError
 from gateway.core.lsn import ZERO_LSN, Lsn
 from gateway.core.watermark import CopyState, Watermark
 from gateway.definitions.combine import make_plan
@@ -54,7 +54,7 @@ from gateway.observe import event
 from gateway.pgoutput.messages import LogicalMessage
 from gateway.rowfilter.permitted import is_collation
 from gateway.rowfilter.server.pushdown import is_exact_on, push_down
-from gateway.runtime.planning.table_checks import find_faults
+from gateway.runtime.planning.table_checks import find_faults, keyless_faults
 from gateway.source.catalog.catalog import read_catalog
 from gateway.source.catalog.shapes import has_unseen_changes
 from gateway.source.catalog.tables import existing_relations
@@ -79,7 +79,7 @@ def read_definitions(settings: Settings, *, masks: bool = True) -> Definitions:
         masks: Whether masks belong to them; who needs names alone needs no key of ``hash``.
 
     Raises:
-        ConfigError: the file cannot be read, or a mask is of no subscription.
+        ConfigError: the file cannot be read, or a mask or a format is of no subscription.
         DefinitionError: it does not parse, or uses something that is not supported.
     """
     path = settings.definitions.file
@@ -99,6 +99,7 @@ def read_definitions(settings: Settings, *, masks: bool = True) -> Definitions:
             key="definitions.file",
             hint="add a line like: CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p;",
         )
+    _check_envelope(settings, [subscription.name for subscription in definitions.subscriptions])
     chosen = only_group(definitions, settings.source.groups, settings.group)
     if not masks:
         return chosen
@@ -108,6 +109,17 @@ def read_definitions(settings: Settings, *, masks: bool = True) -> Definitions:
         settings.columns.hash_key,
         defined=[subscription.name for subscription in definitions.subscriptions],
     )
+
+
+def _check_envelope(settings: Settings, defined: Sequence[str]) -> None:
+    for key in ("subscriptions", "without_truncates"):
+        for name in getattr(settings.envelope, key):
+            if name not in defined:
+                raise ConfigError(
+                    f"there is no subscription {name!r}",
+                    key=f"envelope.{key}",
+                    hint=f"those in {settings.definitions.file}: {', '.join(sorted(defined))}",
+                )
 
 
 def read_plan(
@@ -195,8 +207,11 @@ def _vetted(
             masked=masked,
             accepted=same and streamed and described,
         )
-        plan = replace(plan, types=settings.types)
+        plan = replace(plan, types=settings.types, envelope=settings.envelope)
         noticed = find_faults(settings, connection, plan, states, rights=rights) if holds else {}
+        if not holds and (keyless := keyless_faults(settings, plan)):
+            (_, oid), fault = min(keyless.items(), key=lambda one: one[0])
+            raise DefinitionError(f"table {plan.tables[oid]}: {fault.reason}")
         more = {
             (name, oid): fault
             for (name, oid), fault in noticed.items()

@@ -99,6 +99,7 @@ def routing_settings(
         tombstones=settings.topics.tombstones,
         truncate=settings.topics.truncate,
         types=settings.types,
+        envelope=settings.envelope,
         message_prefixes=frozenset(settings.messages.prefixes),
         binary=wants_binary(plan.subscriptions),
         quarantined=settings.on_error.quarantined,

@@ -20,7 +20,7 @@ from gateway.core.errors import FilterError, SchemaError
 from gateway.core.identifiers import one_line, quote_identifier
 from gateway.core.names import error_topic, message_topic, transaction_topic
 from gateway.core.watermark import CopyState
-from gateway.definitions.model import Column, Fault, Plan, Table, TableId
+from gateway.definitions.model import Column, Fault, Plan, Publish, Table, TableId
 from gateway.definitions.server import SUFFIXES
 from gateway.definitions.tables.keys import key_of
 from gateway.definitions.tables.remembered import oversized
@@ -34,10 +34,14 @@ from gateway.source.provisioning.privileges import own_publications, why_unreada
 from gateway.source.provisioning.publication_state import read_existing
 from gateway.source.session.blockers import lock_holders
 from gateway.source.stream.options import wants_binary
-from schemas.settings.tables import TypesTable
+from schemas.settings.tables import Envelope, TypesTable
 
-__all__ = ["adding", "find_faults", "reserved_topics"]
+__all__ = ["adding", "find_faults", "keyless_faults", "reserved_topics"]
 
+_NO_KEY: Final = (
+    "it has no key, and [envelope] gives this subscription no `t` records: a second copy would add"
+    " its rows once more"
+)
 _LOCKED_S: Final = 5
 """Seconds for which ALTER PUBLICATION waits for a lock."""
 
@@ -72,7 +76,27 @@ def find_faults(
         plan, known, settings.topics.names, reserved_topics(settings, plan)
     )
     faults |= {table_id: Fault(why) for table_id, why in reasons.items()}
-    return faults | dict(_oversized(settings, plan)) | dict(_until_asked(settings, known))
+    faults |= {**dict(_oversized(settings, plan)), **dict(_until_asked(settings, known))}
+    return faults | keyless_faults(settings, plan)
+
+
+def keyless_faults(settings: Settings, plan: Plan) -> dict[TableId, Fault]:
+    """Return the faults of tables that would be copied without a key and without a ``t``."""
+    without = {
+        subscription.name
+        for subscription in plan.subscriptions
+        if subscription.copy_data and not settings.envelope.of(subscription.name).truncates
+    }
+    return {
+        (publish.subscription, publish.target_oid): Fault(_NO_KEY, always=True)
+        for publish in plan.publishes
+        if publish.subscription in without and not _has_key(plan, publish)
+    }
+
+
+def _has_key(plan: Plan, publish: Publish) -> bool:
+    table = plan.tables[publish.target_oid]
+    return bool(key_of(table, {c.name for c in table.columns if publish.publishes(c)}))
 
 
 def reserved_topics(settings: Settings, plan: Plan) -> list[str]:
@@ -95,7 +119,9 @@ def _shape_faults(
         table_id = (publish.subscription, publish.target_oid)
         table = plan.tables[publish.target_oid]
         columns = tuple(c.name for c in table.columns if publish.publishes(c))
-        why = _why_no_schema(table, columns, settings.types)
+        why = _why_no_schema(
+            table, columns, settings.types, settings.envelope.of(publish.subscription)
+        )
         if table_id in plan.open_ended:
             clauses = {clause for found in publish.filters.values() for clause in found}
             for clause in sorted(clauses, key=lambda c: c.text):
@@ -143,11 +169,20 @@ def _oversized(settings: Settings, plan: Plan) -> Iterator[tuple[TableId, Fault]
 
 
 @lru_cache(maxsize=8192)
-def _why_no_schema(table: Table, columns: tuple[str, ...], types: TypesTable) -> str | None:
+def _why_no_schema(
+    table: Table, columns: tuple[str, ...], types: TypesTable, envelope: Envelope
+) -> str | None:
     by_name = {column.name: column for column in table.columns}
     published = [by_name[name] for name in columns]
     try:
-        describe(table.schema, table.name, published, key_of(table, columns), types=types)
+        describe(
+            table.schema,
+            table.name,
+            published,
+            key_of(table, columns),
+            types=types,
+            envelope=envelope,
+        )
     except SchemaError as error:
         return error.message
     return None

@@ -90,13 +90,15 @@ def _specs_by_table(plan: Plan, settings: Settings) -> dict[TableId, TopicSpec]:
             )
         keyed = bool(table.identity)
         truncates = any(o.value == "truncate" for o in operations)
+        truncates = truncates and settings.topics.truncate == "publish"
+        truncates = truncates and settings.envelope.of(subscription).truncates
         specs[identity] = TopicSpec(
             topic,
             settings.topics.partitions,
             settings.topics.config,
             settings.topics.replication_factor,
             partitions_at_creation_only=True,
-            forbid_compaction=not keyed or (truncates and settings.topics.truncate == "publish"),
+            forbid_compaction=not keyed or truncates,
         )
     return specs
 

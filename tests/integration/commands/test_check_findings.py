@@ -150,6 +150,36 @@ def test_values_of_masked_columns_are_not_searched_unless_somebody_has_them_with
     assert "public.wide.i" not in said
 
 
+def test_what_connect_s_times_and_rows_without_an_envelope_cannot_carry_is_found(
+    scene: Callable[..., Scene], database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute(
+            "CREATE TABLE wide (a int PRIMARY KEY, m timestamp, n timestamp[], calm timestamp,"
+            " i int[], w text)"
+        )
+        connection.execute(
+            "INSERT INTO wide VALUES"
+            " (1, 'infinity', '{-infinity,2024-01-01}', '2024-01-01', '{1}', 'w')"
+        )
+    s = scene(
+        PLAIN,
+        types={"arrays": "native"},
+        envelope={"format": "debezium", "time_precision": "connect"},
+    )
+
+    connect = s.cli("check").out
+    s.project.extra = {"types": {"arrays": "native"}, "envelope": {"format": "row"}}
+    row = s.cli("check").out
+
+    assert "table public.wide: column m has infinity, which Avro cannot carry" in connect
+    assert "table public.wide: column n has arrays with infinity" in connect
+    assert "column calm has" not in connect
+    assert "has infinity" not in row
+    assert "large values of i, n that an UPDATE leaves as they are are null in the" in row
+    assert "only `__unchanged`" not in connect
+
+
 def test_an_array_in_a_key_is_named_unless_it_is_text_in_any_case(
     scene: Callable[..., Scene], database: Database
 ) -> None:

@@ -21,7 +21,7 @@ from gateway.envelope.encoding.encoders import compile_row_encoder
 from gateway.envelope.schema import TableSchema, describe
 from gateway.pgtypes.datetimes.iso import parse_clock
 from gateway.source.catalog.tables import describe_table
-from schemas.settings.tables import TypesTable
+from schemas.settings.tables import Envelope, TypesTable
 from schemas.types import TYPES
 from tests.support.backends.servers import PostgresServer
 from tests.support.run.seeds import setseed
@@ -32,6 +32,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.seeded]
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 DEFAULT = TypesTable()
+PLAIN = Envelope()
 
 SESSION = """
     SET DateStyle = 'ISO'; SET IntervalStyle = 'postgres'; SET TimeZone = 'UTC';
@@ -48,7 +49,12 @@ def server(postgres: PostgresServer) -> Iterator[Connection]:
         yield connection
 
 
-def schema_of(server: Connection, type_name: str, types: TypesTable = DEFAULT) -> TableSchema:
+def schema_of(
+    server: Connection,
+    type_name: str,
+    types: TypesTable = DEFAULT,
+    envelope: Envelope = PLAIN,
+) -> TableSchema:
     """Describe a table with one column of the type, from the catalog."""
     server.execute(f"CREATE TEMP TABLE probe (v {type_name})")
     row = server.execute("SELECT 'probe'::regclass::oid::int8").fetchone()
@@ -57,9 +63,8 @@ def schema_of(server: Connection, type_name: str, types: TypesTable = DEFAULT) -
     assert table is not None
     server.execute("DROP TABLE probe")
     # Arrays and records in a key are text.
-    return describe(
-        "public", "probe", table.columns, None if types is NATIVE else ("v",), types=types
-    )
+    key = None if types is NATIVE else ("v",)
+    return describe("public", "probe", table.columns, key, types=types, envelope=envelope)
 
 
 def plain(avro: Any) -> Any:
@@ -70,7 +75,8 @@ def plain(avro: Any) -> Any:
         return {**avro, "items": plain(avro["items"])}
     if isinstance(avro, dict) and avro["type"] == "record":
         return {**avro, "fields": [{**f, "type": plain(f["type"])} for f in avro["fields"]]}
-    return avro["type"] if isinstance(avro, dict) and avro["logicalType"] != "decimal" else avro
+    is_time = isinstance(avro, dict) and avro.get("logicalType") != "decimal"
+    return avro["type"] if is_time else avro
 
 
 def read_back(schema: TableSchema, text: bytes) -> Any:
@@ -274,6 +280,61 @@ def test_a_value_means_what_postgresql_says(
     assert [read_back(schema, text) for text, _ in found] == [value for _, value in found]
 
 
+# ISO 8601 counts a year 0, and writes years of more than four digits with their sign.
+ISO = """CASE WHEN y < 0 THEN '-' WHEN y > 9999 THEN '+' ELSE '' END || lpad(abs(y)::text,
+    greatest(4, length(abs(y)::text)), '0') || to_char({0}, '-MM-DD"T"HH24:MI:SS.US"Z"')
+    FROM (SELECT extract(year FROM {0})::int + (extract(year FROM {0}) < 0)::int AS y) AS year"""
+DEBEZIUM = [
+    *(
+        (name, rows.format(name), meaning)
+        for name, meaning in (
+            ("timestamptz", f"SELECT {ISO.format('v')}"),
+            ("timestamp", "(extract(epoch FROM v) * 1000000)::int8"),
+        )
+        for rows in (
+            f"VALUES {TIMES}",
+            "SELECT {0} '1900-01-01' + random() * interval '200 years'"
+            " FROM generate_series(1, 300)",
+        )
+    ),
+    (
+        "tstzrange",
+        "SELECT tstzrange(b, b + random() * interval '1 year', '(]') FROM (SELECT timestamptz"
+        " '0001-01-01' + random() * interval '3000 years' FROM generate_series(1, 99)) AS r(b)",
+        of_range(f"(SELECT {ISO.format('{0}(v)')})"),
+    ),
+    ("tstzrange", "VALUES ('empty'), ('(,)')", of_range("{}(v)::text")),
+    ("interval", f"VALUES {INTERVALS}", PARTS.format("v")),
+]
+
+
+def micros(value: Any) -> Any:
+    """Debezium's instants with all six digits."""
+    if isinstance(value, dict):
+        return {name: micros(part) for name, part in value.items()}
+    if not isinstance(value, str):
+        return value
+    whole, _, fraction = value.removesuffix("Z").partition(".")
+    return f"{whole}.{fraction:0<6}Z"
+
+
+@pytest.mark.parametrize(
+    ("type_name", "rows", "meaning"), DEBEZIUM, ids=[f"{n}-{c[0]}" for n, c in enumerate(DEBEZIUM)]
+)
+def test_a_value_in_debezium_s_records_means_what_postgresql_says(
+    server: Connection, type_name: str, rows: str, meaning: str
+) -> None:
+    schema = schema_of(server, type_name, NATIVE, Envelope("debezium"))
+    server.execute(f"CREATE TEMP TABLE given (v {type_name})")
+    server.execute(f"INSERT INTO given SELECT r.v::text::{type_name} FROM ({rows}) AS r(v)")
+    given = f"SELECT convert_to(format('%s', v), 'UTF8'), ({meaning}) FROM given"
+
+    found = server.execute(given.encode()).fetchall()
+
+    assert found
+    assert [micros(read_back(schema, text)) for text, _ in found] == [value for _, value in found]
+
+
 @pytest.mark.parametrize(
     ("type_name", "value"),
     [
@@ -359,7 +420,28 @@ def test_the_infinities_are_beyond_every_finite_value(
 def test_a_value_of_postgresqls_that_avro_cannot_hold_is_refused(
     server: Connection, type_name: str, value: str, message: str
 ) -> None:
-    schema = schema_of(server, type_name, NATIVE)
+    assert_refused(server, schema_of(server, type_name, NATIVE), type_name, value, message)
+
+
+@pytest.mark.parametrize(
+    ("type_name", "value"),
+    [
+        ("timestamptz", "294247-01-10 04:00:54.775807+00"),
+        ("timestamptz", "294276-12-31 23:59:59.999999+00"),
+        ("tstzrange", "[294276-12-31 23:59:59+00,)"),
+        ("timestamp", "294247-01-10 04:00:54.775807"),
+    ],
+)
+def test_debezium_s_records_have_no_instants_that_ours_have_not(
+    server: Connection, type_name: str, value: str
+) -> None:
+    schema = schema_of(server, type_name, NATIVE, Envelope("debezium"))
+    assert_refused(server, schema, type_name, value, "a timestamp lies after")
+
+
+def assert_refused(
+    server: Connection, schema: TableSchema, type_name: str, value: str, message: str
+) -> None:
     row = server.execute(f"SELECT convert_to(('{value}'::{type_name})::text, 'UTF8')").fetchone()
     assert row is not None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from dataclasses import replace
@@ -14,11 +15,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
 from gateway.definitions.model import Element
+from gateway.envelope.envelope import EnvelopeEncoder, TransactionContext
 from gateway.envelope.schema import describe
-from schemas.settings.tables import TypesTable
+from schemas.settings.tables import Envelope, TypesTable
 from schemas.types import TYPES
 from spark_consumer.kafka.avro_values import decode
 from spark_consumer.kafka.decode import row_type
+from spark_consumer.kafka.schema_contract import parsed_schema
 from spark_consumer.values.conversions import literal, printed_sql
 from tests.support.spark.direct import Direct
 from tests.support.spark.records import Col, StaticSchemas, TableTopic, key_schema, value_schema
@@ -40,7 +43,10 @@ VALUES = {
     "bytea": ("\\x", "\\x00ff5c"),
     "date": ("4713-01-01 BC", "0001-01-01", "5874897-12-31", "infinity", "-infinity"),
     "timestamp without time zone": ("2024-02-29 00:00:00", "294246-12-31 23:59:59.999999"),
-    "timestamp with time zone": ("0044-03-15 12:00:00.5+00 BC", "infinity", "-infinity"),
+    "timestamp with time zone": (
+        *("0044-03-15 12:00:00.5+00 BC", "infinity", "-infinity"),
+        "294247-01-10 04:00:54.775806+00",
+    ),
     "uuid": ("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",),
     "interval": (
         *("1 mon 02:03:04", "00:00:00", "-1 years -1 mons +1 day -00:00:00.000001", "1 year"),
@@ -131,6 +137,50 @@ def test_an_interval_is_added_to_a_timestamp_as_the_manual_says(
     expected = datetime(2024, 2, 29) + timedelta(days=days, microseconds=usecs)
     assert added is not None
     assert added[0] == str(expected)
+
+
+IN_DEBEZIUM = {
+    "date": VALUES["date"],
+    "time without time zone": (*CLOCKS, "24:00:00"),
+    "timestamp without time zone": (*VALUES["timestamp without time zone"], "infinity"),
+    "timestamp with time zone": (
+        *VALUES["timestamp with time zone"],
+        *("2024-02-29 12:34:56.789012+00", "0001-12-31 23:59:59+00 BC", "12024-01-01 00:00:00+00"),
+    ),
+}
+
+
+@pytest.mark.parametrize("connect_times", [False, True])
+def test_times_in_debezium_s_records_are_read_as_postgresql_prints_them(
+    spark: SparkSession, connect_times: bool
+) -> None:
+    # In a key Connect's times have microseconds, too.
+    envelope = Envelope("debezium", connect_times=connect_times)
+    for name, texts in IN_DEBEZIUM.items():
+        encoder = EnvelopeEncoder(
+            *("public", "t", [column("c", (OIDS[name], name))]),
+            key=("c",),
+            identity=("c",),
+            replica_identity="d",
+            indexes=(0,),
+            envelope=envelope,
+        )
+        context = TransactionContext("gw", "db", "1", None, 900, 0, None, "true", 0)
+        prefix = encoder.begin(context)
+        bodies = [
+            bytearray(
+                encoder.value(b"r", None, encoder.encode_row((t.encode(),)), prefix, 9, 0, 0, 0)
+            )
+            for t in texts
+        ]
+        schema = parsed_schema(1, json.dumps(encoder.value_schema))
+        frame = spark.createDataFrame(list(enumerate(bodies)), "n int, value_body binary")
+        kind = row_type(spark, schema)["c"].dataType
+        field = StructField("c", kind, True, {"comment": name})
+
+        printed = decode(frame, schema).orderBy("n").select(F.expr(printed_sql("e.after.c", field)))
+
+        assert [text for (text,) in printed.collect()] == list(texts)
 
 
 @pytest.mark.parametrize("held", [True, False], ids=["driver", "frames"])

@@ -121,12 +121,14 @@ def created() -> str:
     )
 
 
+@pytest.mark.parametrize("kind", ["pgsluice", "debezium"])
 def test_random_values_come_back_as_the_server_has_them(
-    spark: SparkSession, scene: Callable[..., Scene], tmp_path: Path
+    kind: str, spark: SparkSession, scene: Callable[..., Scene], tmp_path: Path
 ) -> None:
     s = scene(
         DEFINITIONS,
         types=dict.fromkeys(TYPE_CHOICES, "native"),
+        envelope={"format": kind},
         on_error={"value": "quarantine"},
         consumer={
             "warehouse": str(tmp_path / "warehouse"),

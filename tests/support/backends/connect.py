@@ -26,13 +26,13 @@ def fetched(configurations: Sequence[str]) -> list[Path]:
         pytest.skip(f"jars of other people's consumers cannot be fetched here: {error}")
 
 
-def start_connect(folder: Path, environment: Mapping[str, str]) -> Server:
-    """Start ``connect-standalone`` with both files; `environment` has what they ask for."""
-    worker, avro, sink = fetched(["connect", "connect-avro", "connect-jdbc"])
+def start_connect(folder: Path, sink: str, environment: Mapping[str, str]) -> Server:
+    """Start ``connect-standalone`` with a sink's file; `environment` has what the files ask for."""
+    worker, avro, jdbc = fetched(["connect", "connect-avro", "connect-jdbc"])
     plugins = folder / "plugins"
     plugins.mkdir()
     (plugins / "avro").symlink_to(avro)
-    (plugins / "jdbc").symlink_to(sink)
+    (plugins / "jdbc").symlink_to(jdbc)
     (folder / "log4j.properties").write_text(
         "log4j.rootLogger=WARN, out\n"
         "log4j.appender.out=org.apache.log4j.ConsoleAppender\n"
@@ -50,7 +50,7 @@ def start_connect(folder: Path, environment: Mapping[str, str]) -> Server:
             f"{worker}/*",
             "org.apache.kafka.connect.cli.ConnectStandalone",
             str(EXAMPLES / "worker.properties"),
-            str(EXAMPLES / "jdbc-sink.properties"),
+            str(EXAMPLES / f"{sink}.properties"),
         ],
         log=folder / "connect.log",
         cwd=folder,

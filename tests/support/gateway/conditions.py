@@ -38,6 +38,7 @@ def bind_compiled(filters: Sequence[RowFilter], names: Sequence[str]) -> Decide 
         names=(),
         key=None,
         key_is_union=False,
+        names_keys=False,
         canonical=None,
         table_part=b"",
         surely_fits=1_000,

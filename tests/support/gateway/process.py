@@ -21,6 +21,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
+from schemas.headers import DEBEZIUM_HEADERS
 from tests.support.gateway.warm_start import ForkedProcess, needs_own_start
 from tests.support.run.waiting import wait_until
 
@@ -419,4 +420,4 @@ class TopicReader:
 def _text_header(header: Any) -> tuple[str, str]:
     name, value = header
     assert isinstance(value, bytes)
-    return name, value.decode()
+    return name, value.hex() if name in DEBEZIUM_HEADERS else value.decode()

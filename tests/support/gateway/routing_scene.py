@@ -42,7 +42,8 @@ from gateway.routing import Router, RoutingSettings
 from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.routing.ports import CatalogReader, Evaluator
 from gateway.transactions import Assembler, Series, Transaction
-from schemas.settings.tables import TypesTable
+from schemas.headers import DEBEZIUM_HEADERS
+from schemas.settings.tables import EnvelopeTable, TypesTable
 from tests.support.models.pgoutput_encode import xlogdata
 
 T1 = 16384
@@ -158,10 +159,13 @@ class Seen:
     key: dict[str, Any] | None
     value: dict[str, Any] | None
     headers: dict[str, str] = field(default_factory=dict)
+    other_key: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Keys in the headers of Debezium's key changes."""
 
     @property
     def op(self) -> str | None:
-        return None if self.value is None else self.value.get("op", self.value.get("kind"))
+        names = ("op", "kind", "__op")
+        return next((self.value[n] for n in names if n in self.value), None) if self.value else None
 
 
 class Gateway:
@@ -182,6 +186,7 @@ class Gateway:
         schemas: Schemas | None = None,
         copies: Sequence[TableCopy] = (),
         types: TypesTable | None = None,
+        envelope: EnvelopeTable | None = None,
         hash_key: bytes = b"",
         has_masks: bool = False,
     ) -> None:
@@ -211,6 +216,7 @@ class Gateway:
             quarantined=frozenset(quarantined),
             most_bytes=most_bytes or {},
             types=types or TypesTable(),
+            envelope=envelope or EnvelopeTable(),
             hash_key=hash_key,
             has_masks=has_masks,
         )
@@ -303,7 +309,8 @@ class Gateway:
             partition,
             None if key is None else self.schemas.decode(key),
             None if value is None else self.schemas.decode(value),
-            {name: text.decode() for name, text in headers},
+            {name: text.decode() for name, text in headers if name not in DEBEZIUM_HEADERS},
+            {name: self.schemas.decode(k) for name, k in headers if name in DEBEZIUM_HEADERS},
         )
 
 

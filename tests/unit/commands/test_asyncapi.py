@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ from gateway.commands.asyncapi import document
 from gateway.commands.schemas import CollectedSchemas
 from gateway.routing import RoutingSettings
 from gateway.routing.build.relation_routes import RelationRoutes
+from schemas.settings.tables import EnvelopeTable
 from tests.support.gateway.routing_scene import T1_TABLE, Gateway, NoCatalog, publish
 
 ROOT = Path(__file__).resolve().parents[3]
 # What AsyncAPI publishes: see tests/vendor/README.md.
 PUBLISHED = json.loads((ROOT / "tests" / "vendor" / "asyncapi" / "3.0.0.json").read_text())
+PLAIN = EnvelopeTable()
 TABLE_TOPIC, MARKERS = "nsw.public.t1", "nsw.transaction"
 
 
@@ -31,10 +34,10 @@ def resolved(found: dict[str, Any], path: str) -> Any:
     return node
 
 
-def described(**kafka: str) -> dict[str, Any]:
-    plan = Gateway([T1_TABLE], [publish("nsw")]).plan
+def described(envelope: EnvelopeTable = PLAIN, /, **kafka: str) -> dict[str, Any]:
+    plan = replace(Gateway([T1_TABLE], [publish("nsw")]).plan, envelope=envelope)
     schemas = CollectedSchemas()
-    settings = RoutingSettings("gw", "db", "1", {TABLE_TOPIC: 3})
+    settings = RoutingSettings("gw", "db", "1", {TABLE_TOPIC: 3}, envelope=envelope)
     RelationRoutes(plan, settings, NoCatalog(), schemas).register_all()
     found = document(
         plan,
@@ -91,6 +94,20 @@ def test_the_published_schema_finds_what_is_wrong(path: list[str], wrong: object
     part[path[-1]] = wrong
 
     assert complaints(found)
+
+
+def test_the_headers_of_debezium_s_key_changes_are_those_of_its_format() -> None:
+    debezium = described(EnvelopeTable(format="debezium"))
+
+    def headers(found: dict[str, Any], message: str) -> set[str]:
+        messages = found["channels"][TABLE_TOPIC]["messages"]
+        return set(messages[message]["headers"]["properties"])
+
+    assert complaints(debezium) == []
+    for message in ("change", "tombstone"):
+        more = headers(debezium, message) - headers(described(), message)
+        assert more == {"__debezium.newkey", "__debezium.oldkey"}
+    assert headers(debezium, "truncate") == headers(described(), "truncate")
 
 
 def test_every_reference_leads_somewhere() -> None:

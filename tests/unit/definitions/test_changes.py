@@ -34,7 +34,7 @@ from gateway.definitions.tables.remembered import (
     relations_of,
 )
 from gateway.pgoutput.messages import ReplicaIdentity
-from schemas.settings.tables import TypesTable
+from schemas.settings.tables import EnvelopeTable, TypesTable
 
 SUBSCRIPTION = SubscriptionDefinition("s", ("p",))
 ROWS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
@@ -275,6 +275,31 @@ def test_a_table_whose_keys_are_carried_in_another_type_is_copied(
     assert is_copied(before, replace(before, types=now)) is copied
 
 
+@pytest.mark.parametrize(
+    ("then", "now", "copied"),
+    [
+        (EnvelopeTable(), EnvelopeTable(format="debezium"), True),
+        (EnvelopeTable(format="debezium"), EnvelopeTable(format="row"), True),
+        (EnvelopeTable(format="row"), EnvelopeTable(), True),
+        (
+            EnvelopeTable(format="debezium"),
+            EnvelopeTable(format="debezium", time_precision="connect"),
+            True,
+        ),
+        (EnvelopeTable(format="debezium"), EnvelopeTable(subscriptions={"s": "debezium"}), False),
+        (EnvelopeTable(), EnvelopeTable(subscriptions={"other": "row"}), False),
+        (EnvelopeTable(), EnvelopeTable(time_precision="connect"), False),
+        (EnvelopeTable(), EnvelopeTable(without_truncates=("s",)), False),
+    ],
+)
+def test_a_table_whose_format_changes_is_copied(
+    then: EnvelopeTable, now: EnvelopeTable, copied: bool
+) -> None:
+    before = replace(plan(None, table=keyed(UUID, ReplicaIdentity.DEFAULT)), envelope=then)
+
+    assert is_copied(before, replace(before, envelope=now)) is copied
+
+
 @pytest.mark.parametrize("identity", [ReplicaIdentity.DEFAULT, ReplicaIdentity.FULL])
 @pytest.mark.parametrize(
     ("before", "copied"),
@@ -343,6 +368,7 @@ def test_a_description_that_no_gateway_writes_is_not_read(
 def test_a_description_with_native_columns_that_are_a_list_is_not_read() -> None:
     description = json.loads(remembered(*TABLE.columns).taken)
     assert description_fault(json.dumps({**description, "native": ["a"]})) is not None
+    assert description_fault(json.dumps({**description, "format": 7})) is not None
 
 
 def test_a_table_that_has_left_its_publication_is_recalled_under_the_same_definitions() -> None:

@@ -15,8 +15,9 @@ from gateway.core.lsn import Lsn
 from gateway.core.records import PartitionOffsets, Writer
 from gateway.core.watermark import LastCommit, Refusal, Watermark
 from gateway.envelope import markers, progress
-from gateway.envelope.envelope import EnvelopeEncoder, TransactionContext
+from gateway.envelope.envelope import EnvelopeEncoder, RowFormatEncoder, TransactionContext
 from gateway.pgoutput.messages import LogicalMessage
+from schemas.settings.tables import Envelope
 from tests.unit.envelope.columns import T1
 
 POSTGRES_EPOCH_US = 946_684_800_000_000
@@ -51,9 +52,10 @@ def test_bytes_and_datum_say_the_same_by_the_schema(name: str) -> None:
     assert out.getvalue() == golden_bytes(name)
 
 
-@pytest.fixture
-def encoder() -> EnvelopeEncoder:
-    return EnvelopeEncoder(
+def encoder_of(
+    kind: type[EnvelopeEncoder] = EnvelopeEncoder, envelope: Envelope | None = None
+) -> EnvelopeEncoder:
+    return kind(
         "public",
         "t1",
         T1,
@@ -61,11 +63,16 @@ def encoder() -> EnvelopeEncoder:
         identity=("a", "c"),
         replica_identity="d",
         indexes=(0, 1, 2),
+        envelope=envelope or Envelope(),
     )
 
 
-def test_the_gateway_encodes_the_golden_envelope(encoder: EnvelopeEncoder) -> None:
-    datum = golden_datum("envelope")
+@pytest.mark.parametrize(
+    ("name", "envelope"), [("envelope", Envelope()), ("envelope-debezium", Envelope("debezium"))]
+)
+def test_the_gateway_encodes_the_golden_envelope(name: str, envelope: Envelope) -> None:
+    encoder = encoder_of(envelope=envelope)
+    datum = golden_datum(name)
     source = datum["source"]
     context = TransactionContext(
         gateway=source["name"],
@@ -90,10 +97,22 @@ def test_the_gateway_encodes_the_golden_envelope(encoder: EnvelopeEncoder) -> No
         datum["transaction"]["data_collection_order"],
     )
 
-    assert value == golden_bytes("envelope")
+    assert value == golden_bytes(name)
 
 
-def test_the_gateway_encodes_the_golden_key(encoder: EnvelopeEncoder) -> None:
+def test_the_gateway_encodes_the_golden_row() -> None:
+    encoder = encoder_of(RowFormatEncoder, Envelope("row"))
+
+    before = encoder.encode_old((b"6", None, b"NSW"))
+    value = encoder.value(
+        b"d", before, None, (b"", None, b""), golden_datum("envelope-row")["__lsn"], 2, 1, 1
+    )
+
+    assert value == golden_bytes("envelope-row")
+
+
+def test_the_gateway_encodes_the_golden_key() -> None:
+    encoder = encoder_of()
     assert encoder.encode_key is not None
     assert encoder.encode_key((b"6", b"106", b"NSW")) == golden_bytes("envelope-key")
 

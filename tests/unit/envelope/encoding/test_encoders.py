@@ -23,7 +23,7 @@ from gateway.envelope.encoding.encoders import (
 )
 from gateway.envelope.schema import TableSchema, describe
 from gateway.pgoutput.messages import UNCHANGED, BinaryValue, ColumnValue
-from schemas.settings.tables import TypesTable
+from schemas.settings.tables import Envelope, TypesTable
 from tests.unit.envelope.columns import (
     BOOL,
     INT4,
@@ -50,10 +50,18 @@ def read(schema: dict[str, Any], data: bytes) -> Any:
 
 
 DEFAULT = TypesTable()
+PLAIN = Envelope()
+DEBEZIUM = Envelope("debezium")
+CONNECT = Envelope("debezium", connect_times=True)
 
 
-def encode_one(column_: EnvelopeColumn, value: ColumnValue, types: TypesTable = DEFAULT) -> Any:
-    schema = describe("public", "t", [column_], types=types)
+def encode_one(
+    column_: EnvelopeColumn,
+    value: ColumnValue,
+    types: TypesTable = DEFAULT,
+    envelope: Envelope = PLAIN,
+) -> Any:
+    schema = describe("public", "t", [column_], types=types, envelope=envelope)
     data = compile_row_encoder(schema, [0])((value,))
     return read(value_record(schema), data)[schema.fields[0].name]
 
@@ -247,6 +255,64 @@ def test_what_text_would_carry_has_a_hint_whatever_is_wrong_with_it() -> None:
         with pytest.raises(ValueFormatError, match="cannot be read as") as caught:
             encode_one(column("c", kind), text, NATIVE)
         assert ('"public.t.c" = "text"' in (caught.value.hint or "")) is hinted
+
+
+@pytest.mark.parametrize(
+    ("text", "iso"),
+    [
+        # Years as Java's ISO_OFFSET_DATE_TIME has them.
+        (b"2024-02-29 12:34:56.789+00", "2024-02-29T12:34:56.789Z"),
+        (b"2024-02-29 12:34:56+00", "2024-02-29T12:34:56Z"),
+        (b"10000-01-01 00:00:00+00", "+10000-01-01T00:00:00Z"),
+        (b"0001-01-01 00:00:00+00", "0001-01-01T00:00:00Z"),
+        (b"0001-12-31 23:59:59.999999+00 BC", "0000-12-31T23:59:59.999999Z"),
+        (b"0044-03-15 12:00:00+00 BC", "-0043-03-15T12:00:00Z"),
+        (b"4714-11-24 00:00:00+00 BC", "-4713-11-24T00:00:00Z"),
+        (b"infinity", "infinity"),
+        (b"-infinity", "-infinity"),
+    ],
+)
+def test_an_instant_for_debezium_s_consumers(text: bytes, iso: str) -> None:
+    assert encode_one(column("c", TIMESTAMPTZ), text, envelope=DEBEZIUM) == iso
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(b"2024-02-29 12:34:56+01", b"02/29/2024 12:34:56+00", b"now"),
+        *(b"2024-13-01 12:34:56+00", b"2024-02-30 12:34:56+00", b"2024-02-29 99:34:56+00"),
+        b"0000-01-01 00:00:00+00",
+    ],
+)
+def test_an_instant_of_another_session_is_refused(text: bytes) -> None:
+    with pytest.raises(ValueFormatError, match=r"public\.t, column c"):
+        encode_one(column("c", TIMESTAMPTZ), text, envelope=DEBEZIUM)
+
+
+@pytest.mark.parametrize("envelope", [PLAIN, DEBEZIUM, CONNECT])
+def test_the_last_instant_is_the_same_in_every_format(envelope: Envelope) -> None:
+    schema = describe("public", "t", [column("c", TIMESTAMPTZ)], envelope=envelope)
+    encode = compile_row_encoder(schema, [0])
+
+    assert encode((b"294247-01-10 04:00:54.775806+00",))
+    for text in (b"294247-01-10 04:00:54.775807+00", b"294276-12-31 23:59:59.999999+00"):
+        with pytest.raises(ValueFormatError, match=r"column c: a timestamp lies after"):
+            encode((text,))
+
+
+def test_connect_s_times_have_milliseconds() -> None:
+    schema = describe("public", "t", [column("c", TIMESTAMP)], envelope=CONNECT)
+    encode = compile_row_encoder(schema, [0])
+    clock = describe("public", "t", [column("c", CLOCK)], envelope=CONNECT)
+
+    assert plain_long(encode((b"1970-01-01 00:00:00.001999",))) == 1
+    assert plain_long(encode((b"1969-12-31 23:59:59.999001",))) == -1
+    assert plain_long(compile_row_encoder(clock, [0])((b"00:00:01.0009",))) == 1_000
+    for text in (b"infinity", b"-infinity"):
+        with pytest.raises(ValueFormatError, match=r"public\.t, column c: infinity cannot be"):
+            encode((text,))
+    with pytest.raises(ValueFormatError, match=r"public\.t, column c: 24:00 cannot be"):
+        compile_row_encoder(clock, [0])((b"24:00:00",))
 
 
 @pytest.mark.parametrize(

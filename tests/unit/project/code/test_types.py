@@ -14,7 +14,18 @@ from gateway.envelope.encoding.conversions import CONVERSIONS, value_encoder
 from gateway.envelope.schema import describe
 from gateway.routing.row.native import ROWS
 from schemas.settings.tables import TYPE_CHOICES, TypesTable
-from schemas.types import ARRAY, BOUNDS, KEY_FORMS, TYPES, ColumnType, of_column, of_spark
+from schemas.types import (
+    ARRAY,
+    BOUNDS,
+    KEY_FORMS,
+    MILLIS,
+    TYPES,
+    ColumnType,
+    job_logical_type,
+    of_column,
+    of_debezium,
+    of_spark,
+)
 from spark_consumer.values.conversions import CONVERSIONS as JOB_CONVERSIONS
 from spark_consumer.values.keys import KEY_FORMS as JOB_FORMS
 from tests.unit.envelope.columns import EnvelopeColumn, column, numeric
@@ -80,6 +91,38 @@ def test_the_gateway_has_what_an_entry_names(entry: ColumnType) -> None:
     assert entry.key in KEY_FORMS
 
 
+def semantic(entry: ColumnType) -> list[ColumnType]:
+    """How Debezium's records carry it, with both kinds of times."""
+    return [of_debezium(entry, connect=connect) for connect in (False, True) if entry.debezium]
+
+
+def is_exact(entry: ColumnType) -> bool:
+    return entry.logical not in MILLIS
+
+
+@each_entry
+def test_debezium_s_types_are_read_by_the_job_as_what_the_entry_is(entry: ColumnType) -> None:
+    for one in filter(is_exact, semantic(entry)):
+        assert isinstance(one.avro_type, dict)
+        assert one.avro_type["connect.name"] == one.semantic
+        logical = job_logical_type(one.avro_type)
+        assert (logical is None) is (one.avro == "string" and entry.avro == "string")
+        assert (one.spark, one.key, one.choice) == (entry.spark, entry.key, entry.choice)
+
+
+@each_entry
+def test_times_in_keys_have_microseconds(entry: ColumnType) -> None:
+    for connect in (False, True):
+        assert is_exact(of_debezium(entry, connect=connect, exact=True))
+
+
+def test_a_semantic_type_of_another_avro_type_means_nothing() -> None:
+    name = "io.debezium.time.MicroTimestamp"
+    assert job_logical_type({"type": "long", "connect.name": name}) == "local-timestamp-micros"
+    assert job_logical_type({"type": "string", "connect.name": name}) is None
+    assert job_logical_type({"type": "long", "connect.name": [name]}) is None
+
+
 def test_an_array_is_found_by_its_spark_type() -> None:
     assert of_spark("array<decimal(10,2)>", "numeric(10,2)[]") is ARRAY
     assert of_spark("array<int>", "public.counts") is ARRAY
@@ -92,7 +135,12 @@ def test_the_spark_job_has_what_an_entry_names(entry: ColumnType) -> None:
 
 
 def test_every_side_has_conversions_and_canonical_forms_of_the_same_names() -> None:
-    assert set(JOB_CONVERSIONS) == {*CONVERSIONS, "decimal"}
+    named = {entry.conversion for entry in TYPES} - {"array", "range"}
+    assert set(JOB_CONVERSIONS) == named
+    assert {one.conversion for entry in TYPES for one in semantic(entry)} | named == {
+        *CONVERSIONS,
+        "decimal",
+    }
     assert set(JOB_FORMS) <= set(KEY_FORMS)
 
 

@@ -184,6 +184,18 @@ def test_an_hstore_of_more_pairs_than_readers_accept_is_quarantined() -> None:
     assert taken(seen) == [("s", "c")]
 
 
+@pytest.mark.parametrize(
+    "text", [b"178956971 years", b"178956971 years 00:00:01", b"-178956971 years +00:00:01"]
+)
+def test_an_interval_of_more_months_than_postgresql_has_is_quarantined(text: bytes) -> None:
+    spans = table(T1, "t1", (column("a", 1), column("span", 2, 1186, "interval")))
+    gateway = quarantining(publish(), tables=[spans], types=TypesTable(interval="native"))
+
+    seen = gateway.commit(relation_of(spans), Insert(T1, (b"1", text)))
+
+    assert facts(seen) == [("value", "s", "missing", {"a": "1"})]
+
+
 def test_a_row_that_fits_again_is_sent_where_the_old_one_was_not_logged() -> None:
     gateway = quarantining(publish())
 

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import copy
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import schemas
+from gateway.definitions.model import Element
+from gateway.definitions.tables.keys import KeyColumns
+from gateway.envelope.schema import describe
+from schemas.settings.tables import Envelope
 from spark_consumer.errors import ContractError
 from spark_consumer.kafka.layout import value_layout
+from spark_consumer.kafka.schema_contract import parsed_schema
+from tests.unit.envelope.columns import INT4, NATIVE, T1, EnvelopeColumn, column
 
 ENVELOPE: dict[str, Any] = dict(schemas.load("envelope"))
 
@@ -25,3 +33,58 @@ def test_a_schema_whose_row_after_the_change_is_of_another_type_is_no_envelope(k
 
     with pytest.raises(ContractError, match="is not an envelope"):
         value_layout(schema)
+
+
+@pytest.mark.parametrize(
+    ("envelope", "why"),
+    [
+        (Envelope("row", truncates=False), "the format row"),
+        (Envelope("debezium", truncates=False), "a topic without `t` records"),
+        (Envelope("pgsluice", truncates=False), "a topic without `t` records"),
+    ],
+)
+def test_a_topic_of_which_no_equal_table_can_be_made_is_refused(
+    envelope: Envelope, why: str
+) -> None:
+    written = describe("public", "t1", T1, envelope=envelope).value_schema
+
+    with pytest.raises(ContractError, match=why):
+        value_layout(parsed_schema(1, json.dumps(written)))
+
+
+TSRANGE = (3908, "tsrange")
+TIMESTAMPS = replace(
+    column("c", (1115, "timestamp without time zone[]")),
+    element=Element(1114, -1, "timestamp without time zone", "b"),
+)
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        column("c", (1083, "time without time zone")),
+        column("c", (1114, "timestamp without time zone")),
+        column("c", TSRANGE),
+        TIMESTAMPS,
+        replace(column("c", (3909, "tsrange[]")), element=Element(*(3908, -1, "tsrange", "b"))),
+    ],
+    ids=lambda of: of.type_name,
+)
+def test_a_topic_with_times_in_milliseconds_is_refused(of: EnvelopeColumn) -> None:
+    def written(envelope: Envelope, key: KeyColumns = None) -> dict[str, Any]:
+        columns = [column("a", INT4), of]
+        found = describe("public", "t", columns, key, types=NATIVE, envelope=envelope)
+        return parsed_schema(1, json.dumps(found.value_schema))
+
+    connect = Envelope("debezium", connect_times=True)
+    with pytest.raises(ContractError, match="has times in milliseconds") as caught:
+        value_layout(written(connect, ("a",)))
+    assert "time_precision" in str(caught.value.hint)
+    value_layout(written(connect, ("a", "c")))
+    value_layout(written(Envelope("debezium"), ("a",)))
+
+
+def test_debezium_s_envelope_has_the_same_columns() -> None:
+    written = describe("public", "t1", T1, envelope=Envelope("debezium")).value_schema
+
+    assert value_layout(parsed_schema(1, json.dumps(written))) == value_layout(ENVELOPE)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
+
 from gateway.definitions.model import Element
 from gateway.envelope.schema import describe
-from schemas.settings.tables import TypesTable
+from schemas.settings.tables import Envelope, TypesTable
 from spark_consumer.kafka.schema_contract import parsed_schema
 from tests.unit.envelope.columns import column
 
@@ -15,12 +17,22 @@ INSTANTS = Element(3910, -1, "tstzrange", "b")
 NATIVE = TypesTable(arrays="native", ranges="native")
 
 
-def test_the_widest_table_with_the_deepest_types_is_accepted() -> None:
+@pytest.mark.parametrize(
+    ("envelope", "bound"),
+    [
+        (Envelope(), {"type": "long", "logicalType": "timestamp-micros"}),
+        (Envelope("debezium"), {"type": "string", "logicalType": "zoned"}),
+    ],
+    ids=["pgsluice", "debezium"],
+)
+def test_the_widest_table_with_the_deepest_types_is_accepted(
+    envelope: Envelope, bound: object
+) -> None:
     columns = [
         replace(column(f"c{number}", (3911, "tstzrange[]")), element=INSTANTS)
         for number in range(1600)  # the most columns that PostgreSQL allows
     ]
-    schema = describe("public", "t", columns, types=NATIVE).value_schema
+    schema = describe("public", "t", columns, types=NATIVE, envelope=envelope).value_schema
 
     found = parsed_schema(1, json.dumps(schema))
 
@@ -28,5 +40,5 @@ def test_the_widest_table_with_the_deepest_types_is_accepted() -> None:
     assert len(row["fields"]) == 1600
     assert row["fields"][0]["type"][1]["items"][1]["fields"][0] == {
         "name": "lower",
-        "type": ["null", {"type": "long", "logicalType": "timestamp-micros"}],
+        "type": ["null", bound],
     }

@@ -1,0 +1,37 @@
+"""Copies without a ``t`` at their beginning: consumers merge them with the rows that they have."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from gateway.observe import event
+from gateway.sink.topics.log_bounds import read_log_bounds
+
+__all__ = ["warn_of_merging"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+def warn_of_merging(kafka: Mapping[str, str | int | bool], topics: Mapping[str, int]) -> None:
+    """Warn of the topics that have records when a copy without a ``t`` begins in them.
+
+    Args:
+        kafka: librdkafka properties of the user.
+        topics: Topics in which such a copy begins, with their number of partitions.
+
+    Raises:
+        TransientError, FatalError: as `read_log_bounds`.
+    """
+    for topic, bounds in read_log_bounds(kafka, topics).items():
+        if any(one.end > one.start for one in bounds):
+            event(
+                _LOG,
+                logging.WARNING,
+                "a copy is merged with the records of its topic",
+                topic=topic,
+                because="[envelope] gives this subscription no `t` records, so that rows which have"
+                " gone meanwhile stay in its consumers",
+                hint="another topic ([topics] names), and an empty table in the consumer",
+            )

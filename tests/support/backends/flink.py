@@ -1,0 +1,63 @@
+"""The programs of examples/, and Flink SQL in a process of its own, with the files of a folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pytest
+
+from gateway.jars.java import java
+from tests.support.backends.connect import fetched
+from tests.support.backends.servers import BRIEF_JAVA
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+
+
+def printed(command: Sequence[str | Path], **environment: str) -> list[str]:
+    """The lines that a program prints, which must end well."""
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def compilable(configuration: str) -> list[Path]:
+    """The folder of the jars that a single Java file needs, which Java compiles as it runs it."""
+    if not shutil.which("javac"):
+        pytest.skip("no Java compiler is installed here (Debian: apt install default-jdk-headless)")
+    return fetched([configuration])
+
+
+def flink_rows(program: str, topic: str, kafka: str, registry: str) -> list[list[str]]:
+    """What Flink prints of a query: for each row its kind, and its columns."""
+    (jars,) = compilable("flink")
+    folder = EXAMPLES / "flink"
+    classes = f"{jars}/*"
+    lines = printed(
+        [java(), *BRIEF_JAVA.split(), "-cp", classes, folder / "RunSql.java", folder / program],
+        TOPIC=topic,
+        BOOTSTRAP_SERVERS=kafka,
+        REGISTRY=registry,
+    )
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    return [row for row in cells if row and row[0] in ("+I", "-U", "+U", "-D")]
+
+
+def table_of(changelog: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
+    """The rows that a changelog leaves, in their order."""
+    rows: Counter[tuple[str, ...]] = Counter()
+    for kind, *columns in changelog:
+        rows[tuple(columns)] += 1 if kind[0] == "+" else -1
+    assert min(rows.values(), default=0) >= 0, rows
+    return sorted(rows.elements())
