@@ -330,6 +330,9 @@ def test_a_table_that_has_grown_gets_deletion_vectors_with_its_first_marks(
     expected = [(1, 0, ""), (2, 0, ""), *((k, k, "copied") for k in range(3, 11)), (11, 0, "")]
     assert sorted(table.rows()) == expected
     assert polars.read_delta(table.path).sort("id").rows() == expected
+    # Maintenance sees how many files there are.
+    known, opened = entries(table).values(), DeltaFormat().table(spark.newSession(), table.path, "")
+    assert (opened.files(), opened.bytes()) == (len(known), sum(one["size"] for one in known))
     # Delta and the frames go on from there.
     topic.change("u", 0xF0, 1, after={"id": 1, "a": 1}, unchanged=["big"])
     table.apply(held=False)
