@@ -34,7 +34,7 @@ from gateway.definitions.tables.remembered import (
     relations_of,
 )
 from gateway.pgoutput.messages import ReplicaIdentity
-from schemas.settings.tables import EnvelopeTable, TypesTable
+from schemas.settings.tables import EnvelopeFormat, EnvelopeTable, TypesTable
 
 SUBSCRIPTION = SubscriptionDefinition("s", ("p",))
 ROWS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
@@ -298,6 +298,26 @@ def test_a_table_whose_format_changes_is_copied(
     before = replace(plan(None, table=keyed(UUID, ReplicaIdentity.DEFAULT)), envelope=then)
 
     assert is_copied(before, replace(before, envelope=now)) is copied
+
+
+@pytest.mark.parametrize(
+    ("kind", "now", "copied"),
+    [
+        ("debezium", TypesTable(time="native"), False),
+        ("debezium", TypesTable(columns={"public.t.a": "native"}), False),
+        ("debezium", TypesTable(columns={"public.t.a": "text"}), True),
+        ("pgsluice", TypesTable(time="native"), True),
+        ("pgsluice", TypesTable(columns={"public.t.a": "text"}), False),
+    ],
+)
+def test_a_time_in_a_key_is_never_text_for_debezium_unless_it_is_named(
+    kind: EnvelopeFormat, now: TypesTable, copied: bool
+) -> None:
+    clock = replace(UUID, type_oid=1083, base_type_oid=1083, type_name="time without time zone")
+    envelope = EnvelopeTable(format=kind)
+    before = replace(plan(None, table=keyed(clock)), envelope=envelope)
+
+    assert is_copied(before, replace(before, types=now)) is copied
 
 
 @pytest.mark.parametrize("identity", [ReplicaIdentity.DEFAULT, ReplicaIdentity.FULL])
