@@ -6,7 +6,6 @@ import json
 import shutil
 import zlib
 from dataclasses import replace
-from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -208,20 +207,6 @@ def test_a_codec_that_only_spark_knows_is_one(
 
     assert list(Path(table.path).glob("*.uncompressed.parquet"))
     assert table.rows() == [(1, "copied"), (2, "copied")]
-
-
-def test_milliseconds_are_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
-    kind = {"type": "long", "logicalType": "timestamp-millis"}
-    columns = [Col("id", "int", "integer"), Col("at", kind, "timestamp with time zone")]
-    topic = TableTopic(StaticSchemas(), "s.public.t", columns, ["id"])
-    table = Direct(spark, tmp_path, topic)
-    at = datetime(2024, 1, 1, tzinfo=UTC)
-    topic.truncate(0x90, 0, snapshot="first")
-    topic.change("r", 0x90, 0, after={"id": 1, "at": at})
-    table.apply()
-
-    assert table.held == 0
-    assert [row[1].astimezone(UTC) for row in table.rows()] == [at]
 
 
 def decimal(digits: int) -> dict[str, object]:
