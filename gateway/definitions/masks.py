@@ -194,15 +194,22 @@ class PlannedMasks:
             return
         by_name = {column.name: column for column in table.columns}
         key = key_of(table, columns) or ()
-        own = self._own.get((subscription, table.oid))
-        before = own.columns if own is not None else {}
-        if (reused := reused_name(before, table.columns, named)) is not None:
+        for reused in self._reused(subscription, table, named):
             yield DefinitionError(
                 f'column "{reused[0]}" of table "{table}" has no mask for subscription '
                 f'"{subscription}": it was masked as "{reused[1]}", which is another column now',
                 hint="mask it in [columns] masks under its new name as well",
             )
         present = self._of_names(subscription, self._names(subscription, table)[1])
+        if not named.keys() <= present.keys() and not self._has_columns_of_root(
+            subscription, table
+        ):
+            yield DefinitionError(
+                f'it is not known which columns of table "{table}" subscription "{subscription}" '
+                "masked when it published them as those of its tree: they have other names, or "
+                "another order",
+                hint="mask them in [columns] masks under the table's present name",
+            )
         for name, mask in named.items():
             is_gone = name not in by_name and name not in present
             if is_gone and self._has_none(subscription, table, name, named):
@@ -215,6 +222,37 @@ class PlannedMasks:
                     f'"{subscription}": {why}',
                     hint=hint,
                 )
+
+    def _reused(
+        self, subscription: str, table: Table, masked: Collection[str]
+    ) -> Iterator[tuple[str, str]]:
+        """Yield `reused_name` of a table, and of the partitions that it has got since."""
+        own = self._own.get((subscription, table.oid))
+        for oid in (table.oid, *table.leaves):
+            was, now = self._own.get((subscription, oid)), self._catalog.tables.get(oid)
+            if oid == table.oid:
+                now = table
+            elif own is not None and oid in own.relations:
+                continue
+            if was is not None and now is not None:
+                found = reused_name(was.columns, now.columns, masked)
+                if found is not None:
+                    yield found
+
+    def _has_columns_of_root(self, subscription: str, table: Table) -> bool:
+        """Whether the columns of a table that was published as its root are still those of it.
+
+        Of such a partition no numbers are known: names in the order of the root's show that none
+        of them was renamed, and that no two were exchanged.
+        """
+        if (subscription, table.oid) in self._own:
+            return True
+        names = [column.name for column in table.columns]
+        return all(
+            names == [name for _, name in sorted(before.known.items())]
+            for before in self._before
+            if before.subscription == subscription and table.oid in before.relations
+        )
 
     def _has_none(
         self, subscription: str, table: Table, name: str, masked: Collection[str]

@@ -377,7 +377,7 @@ class MaskedBefore:
         relations: OIDs of the table and of the partitions published as it.
         names: Names of the tables whose masks it had or could have had, the nearest last.
         columns: Names of its masked columns, by ``attnum``.
-        known: Names of all of its columns, by ``attnum``; none if it was held.
+        known: Names of all of its columns, by ``attnum``; of a held table, of its masked ones.
     """
 
     subscription: str

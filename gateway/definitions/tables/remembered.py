@@ -331,13 +331,15 @@ def masked_before(states: Iterable[CopyState]) -> list[MaskedBefore]:
 def _masked(state: CopyState, description: Mapping[str, Any]) -> MaskedBefore:
     """Return the masks in the description of a state."""
     relations = {oid for item in description["publishes"] for oid in _relations(item)}
+    masked = {number: name for number, name, _ in _masked_columns(description)}
+    known = {column.attnum: column.name for column in map(_column, description["columns"])}
     return MaskedBefore(
         state.subscription,
         state.oid,
         frozenset({state.oid, *relations}),
         tuple(description.get("masked_as", ())),
-        {number: name for number, name, _ in _masked_columns(description)},
-        {column.attnum: column.name for column in map(_column, description["columns"])},
+        masked,
+        known or masked,
     )
 
 

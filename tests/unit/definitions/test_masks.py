@@ -198,6 +198,40 @@ def test_a_partition_that_is_detached_from_its_root_and_renames_the_column_is_re
         plan_of(masks, alone, states=states)
 
 
+@pytest.mark.parametrize(
+    "columns",
+    [
+        (*COLUMNS[:2], replace(COLUMNS[2], name="old"), replace(COLUMNS[2], attnum=4)),
+        (COLUMNS[0], replace(COLUMNS[1], name="mail"), replace(COLUMNS[2], name="name")),
+    ],
+    ids=["renamed and added", "exchanged"],
+)
+def test_a_partition_that_is_detached_from_its_root_with_other_columns_is_refused(
+    columns: tuple[Column, ...],
+) -> None:
+    masks = {"s.public.events.mail": "hash"}
+    states = copy_states(plan_of(masks, everything(ROOT, LEAF, via_root=True)), (), reconcile=True)
+    alone = everything(replace(ROOT, leaves=()), replace(TABLE, columns=columns), via_root=True)
+
+    with pytest.raises(DefinitionError, match=r'columns of table "public.t" .* another order'):
+        plan_of(masks, alone, states=states)
+    named = plan_of({**masks, "s.public.t.mail": "hash"}, alone, states=states)
+    assert masks_of(named) == {"mail": "hash"}
+
+
+def test_a_masked_table_whose_columns_were_exchanged_and_that_becomes_a_partition_is_refused() -> (
+    None
+):
+    masks = {"s.public.t.mail": "hash"}
+    columns = (COLUMNS[0], replace(COLUMNS[1], name="mail"), replace(COLUMNS[2], name="name"))
+    before = everything(replace(ROOT, leaves=()), TABLE, via_root=True)
+    states = ready(copy_states(plan_of(masks, before), (), reconcile=True))
+
+    attached = everything(ROOT, replace(LEAF, columns=columns), via_root=True)
+    with pytest.raises(DefinitionError, match=r'"name" of table "public.events" has no mask'):
+        plan_of(masks, attached, states=states)
+
+
 def test_a_masked_table_that_renames_the_column_and_becomes_a_partition_is_refused() -> None:
     masks = {"s.public.t.mail": "hash"}
     of_root = replace(ROOT, columns=RENAMED.columns)
