@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import psycopg
@@ -13,7 +13,7 @@ from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.source.catalog.tables import read_tables_by_oid
 from gateway.source.provisioning.publication_state import Existing
 
-__all__ = ["awaited_members"]
+__all__ = ["awaited_members", "blocked_by_membership"]
 
 
 def awaited_members(
@@ -34,9 +34,7 @@ def awaited_members(
     unread = {oid for found in existing.values() for oid in found.table_oids} - wanted
     if not awaited or not unread:
         return {}
-    members = read_tables_by_oid(connection, unread)
-    leaves = {leaf for table in members.values() for leaf in table.leaves}
-    tables = {**members, **read_tables_by_oid(connection, leaves - members.keys())}
+    members, tables = _with_leaves(connection, unread)
     read = [plan.tables[oid] for oid in wanted if oid in plan.tables]
     related = {oid for table in read for oid in (table.oid, *table.ancestors, *table.leaves)}
 
@@ -49,8 +47,7 @@ def awaited_members(
         operations = found.operations.union(
             *(p.operations for p in plan.server_publications if existing.get(p.name) is found)
         )
-        updated = [tables[oid] for oid in table.leaves if oid in tables] or [table]
-        return operations.isdisjoint(IDENTIFYING) or all(map(_can_be_updated, updated))
+        return operations.isdisjoint(IDENTIFYING) or _all_can_be_updated(table, tables)
 
     return {
         name: frozenset(
@@ -60,6 +57,29 @@ def awaited_members(
         )
         for name, found in existing.items()
     }
+
+
+def blocked_by_membership(connection: psycopg.Connection[Any], oids: Iterable[int]) -> set[int]:
+    """Return the tables whose rows cannot be changed while UPDATE or DELETE of them is published.
+
+    Raises:
+        psycopg.Error: the server refuses, or is gone.
+    """
+    members, tables = _with_leaves(connection, oids)
+    return {oid for oid, table in members.items() if not _all_can_be_updated(table, tables)}
+
+
+def _with_leaves(
+    connection: psycopg.Connection[Any], oids: Iterable[int]
+) -> tuple[dict[int, Table], dict[int, Table]]:
+    """Return tables, and the same with their partitions."""
+    members = read_tables_by_oid(connection, oids)
+    leaves = {leaf for table in members.values() for leaf in table.leaves}
+    return members, {**members, **read_tables_by_oid(connection, leaves - members.keys())}
+
+
+def _all_can_be_updated(table: Table, tables: Mapping[int, Table]) -> bool:
+    return all(map(_can_be_updated, [tables[o] for o in table.leaves if o in tables] or [table]))
 
 
 def _can_be_updated(table: Table) -> bool:

@@ -18,11 +18,12 @@ import psycopg
 from psycopg import sql
 
 from gateway.core.errors import AccessError, TransientError
+from gateway.definitions.identity import IDENTIFYING
 from gateway.definitions.model import Operation, Plan, ServerPublication
 from gateway.definitions.server import SUFFIXES
 from gateway.rowfilter.server.pushdown import adds_to
 from gateway.source.catalog.filter_text import RENDERING_SETTINGS
-from gateway.source.provisioning.awaited_members import awaited_members
+from gateway.source.provisioning.awaited_members import awaited_members, blocked_by_membership
 from gateway.source.provisioning.detachable_partitions import add_partitions, missing_partitions
 from gateway.source.provisioning.privileges import own_publications
 from gateway.source.provisioning.publication_sql import (
@@ -443,7 +444,7 @@ def _leave(
 
     Most do no harm. Those that must go with what is added are read elsewhere, too, in another way:
     under the root instead of by leaf, with more operations than their identity allows, or with a
-    filter.
+    filter. And those without an identity must go, as long as their UPDATEs fail.
     """
     elsewhere: set[int] = set()
     everywhere: set[int] = set()
@@ -455,6 +456,8 @@ def _leave(
         ):
             elsewhere |= other.member_oids
     harmful = _families(plan, elsewhere) | (_families(plan, everywhere) & found.filters.keys())
+    if not publication.operations.union(found.operations).isdisjoint(IDENTIFYING):
+        harmful |= blocked_by_membership(connection, set(leaving) - harmful)
     statements = []
     if at_once := harmful.intersection(leaving):
         statements.append(_drop_tables(connection, publication.name, at_once))

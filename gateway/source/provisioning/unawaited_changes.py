@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 import psycopg
 from psycopg import sql
 
+from gateway.source.provisioning.publication_sql import table_names
 from gateway.source.session.blockers import locked_tables
 
 __all__ = ["Changed", "Tables", "batches", "change_members"]
@@ -66,21 +67,36 @@ def change_members(
     refused: dict[int, str] = {}
     while waiting:
         some = waiting.pop(0)
-        statement = make(some)
         try:
-            with connection.transaction():
-                connection.execute(_LOCK_TIMEOUT)
-                connection.execute(statement)
+            statement = _change(connection, make, some)
         except psycopg.Error as error:
             if connection.closed:
                 raise
-            if error.sqlstate in _PASSING:
-                continue
             if len(some) > 1:
                 waiting[:0] = ({oid: name} for oid, name in some.items())
-            else:
+            elif error.sqlstate not in _PASSING:
                 refused |= dict.fromkeys(some, error.diag.message_primary or str(error))
         else:
-            done.append(statement)
-            changed |= some.keys()
+            if statement is not None:
+                done.append(statement)
+                changed |= some.keys()
     return Changed(tuple(done), changed, refused)
+
+
+def _change(
+    connection: psycopg.Connection[Any], make: Callable[[Tables], sql.Composed], tables: Tables
+) -> sql.Composed | None:
+    """Run the statement for tables; None if they get other names meanwhile, and nothing was done.
+
+    A name that is another table's by now would take that one in or out.
+    """
+    done = None
+    with connection.transaction():
+        connection.execute(_LOCK_TIMEOUT)
+        if named := table_names(connection, tables):
+            statement = make(named)
+            connection.execute(statement)
+            if table_names(connection, named) != named:
+                raise psycopg.Rollback
+            done = statement
+    return done

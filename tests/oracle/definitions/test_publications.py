@@ -338,6 +338,24 @@ def test_a_locked_member_that_leaves_does_not_fail_the_attempt(
     assert _published(connection)["gw_leaf"][0] == {"tree"}
 
 
+def test_a_member_whose_updates_fail_is_waited_for_when_it_leaves(
+    connection: Connection, database: Database
+) -> None:
+    connection.execute("CREATE TABLE stays (a int PRIMARY KEY); CREATE TABLE goes (LIKE stays)")
+    connection.execute("ALTER TABLE goes ADD PRIMARY KEY (a)")
+    both = BY_ITSELF.replace("tree, leaf", "stays, goes")
+    ensure_publications(connection, _plan(connection, both), prefix="gw")
+    connection.execute("ALTER TABLE goes REPLICA IDENTITY NOTHING")
+    plan = _plan(connection, both.replace(", goes", ""))
+    with database.connect() as other, other.transaction():
+        other.execute("LOCK TABLE goes IN SHARE UPDATE EXCLUSIVE MODE")
+        with pytest.raises(TransientError):
+            ensure_publications(connection, plan, prefix="gw")
+    ensure_publications(connection, plan, prefix="gw")
+    connection.execute("UPDATE goes SET a = 1")
+    assert _published(connection)["gw_leaf"][0] == {"stays"}
+
+
 def test_many_members_come_and_leave_in_small_batches(connection: Connection) -> None:
     connection.execute(
         """DO $$ BEGIN FOR n IN 1..120 LOOP
