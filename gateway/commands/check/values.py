@@ -102,11 +102,10 @@ def type_findings(plan: Plan, settings: Settings) -> Iterator[Finding]:
 
 def unchanged_findings(plan: Plan, settings: Settings) -> Iterator[Finding]:
     """Warn of large values that an UPDATE leaves as they are, and sinks of rows take for NULL."""
-    for publish in plan.publishes:
-        table, envelope = (
-            plan.tables[publish.target_oid],
-            settings.envelope.of(publish.subscription),
-        )
+    by_table = {(one.subscription, one.target_oid): one for one in plan.publishes}
+    for publish in by_table.values():
+        table = plan.tables[publish.target_oid]
+        envelope = settings.envelope.of(publish.subscription)
         if envelope.format != "row" or Operation.UPDATE not in publish.operations:
             continue
         if table.replica_identity is ReplicaIdentity.FULL:
@@ -116,7 +115,7 @@ def unchanged_findings(plan: Plan, settings: Settings) -> Iterator[Finding]:
         described = describe(
             *(table.schema, table.name, columns, key), types=settings.types, envelope=envelope
         )
-        large = table.may_toast.difference(table.identity)
+        large = table.may_toast.difference(table.identity, dict(publish.masks))
         unread = (f for f in described.fields if unavailable_text(f) is None)
         lost = sorted(field.column for field in unread if field.column in large)
         if lost:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
+from gateway.core.errors import GatewayError
 from gateway.observe import event
 from gateway.sink.topics.log_bounds import read_log_bounds
 
@@ -20,11 +21,19 @@ def warn_of_merging(kafka: Mapping[str, str | int | bool], topics: Mapping[str, 
     Args:
         kafka: librdkafka properties of the user.
         topics: Topics in which such a copy begins, with their number of partitions.
-
-    Raises:
-        TransientError, FatalError: as `read_log_bounds`.
     """
-    for topic, bounds in read_log_bounds(kafka, topics).items():
+    try:
+        found = read_log_bounds(kafka, topics)
+    except GatewayError as error:
+        event(
+            _LOG,
+            logging.WARNING,
+            "it is not known whether a copy is merged with records of its topic",
+            topics=len(topics),
+            reason=str(error),
+        )
+        return
+    for topic, bounds in found.items():
         if any(one.end > one.start for one in bounds):
             event(
                 _LOG,
