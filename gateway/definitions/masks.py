@@ -242,7 +242,7 @@ class PlannedMasks:
     def _has_columns_of_root(self, subscription: str, table: Table) -> bool:
         """Whether the columns of a table that was published as its root are still those of it.
 
-        Of such a partition no numbers are known: names in the order of the root's show that none
+        No numbers are known of such a partition: names in the order of the root's show that none
         of them was renamed, and that no two were exchanged.
         """
         if (subscription, table.oid) in self._own:
