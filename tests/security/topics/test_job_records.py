@@ -287,5 +287,5 @@ def _attack_with_records(
         assert "the schema registry gives no schema for id" in reasons[name]
     assert not (attacked.folder / "warehouse" / attacked.name / "public" / "_delta_log").exists()
     assert "no schema with id 999999" in reasons["unknown_schema"]
-    assert "nested more than 8 deep" in reasons["nested_schema"]
+    assert "nested more than 10 deep" in reasons["nested_schema"]
     assert "the columns 'b' and 'B' differ by case alone" in reasons["cases"]
