@@ -22,6 +22,7 @@ from gateway.envelope.progress import (
     encode_key,
     encode_request,
 )
+from gateway.runtime.planning.reload import LOOK_FOR_REQUESTS, channel_of
 from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.delivery.committed_state import CommittedState
 from gateway.sink.own_topics.progress import read_progress
@@ -152,7 +153,14 @@ def test_requests_and_states_that_no_gateway_has_written_are_passed_over(
         for name, where in conditions(proof).items():
             forger.ask(name, where)
         forger.ask("right", "a = 2")
-        wait_until(lambda: not forger.found().requests, 60, "the requests to be dealt with")
+
+        def dealt_with() -> bool:
+            # A gateway that starts may have looked already, and does not listen yet.
+            said = [channel_of(s.slot), LOOK_FOR_REQUESTS]
+            connection.execute("SELECT pg_notify(%s, %s)", said)
+            return not forger.found().requests
+
+        wait_until(dealt_with, 60, "the requests to be dealt with")
         connection.execute("INSERT INTO t VALUES (4)")
         wait_until_confirmed(connection, s.slot)
         assert gateway.terminate() == 0, gateway.log()
