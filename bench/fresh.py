@@ -335,7 +335,7 @@ def _running(
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where the job runs.
+    """Place where the job runs.
 
     Attributes:
         files: The warehouse's files on this machine.

@@ -35,5 +35,5 @@ def _read() -> tuple[dict[str, Header], dict[str, str]]:
 
 
 HEADERS, DEBEZIUM_HEADERS = _read()
-"""By name, in the order in which records have them; and the meanings of those that only Debezium's
-format has."""
+"""Headers by name, in the order in which records have them; and the meanings of those that only
+Debezium's format has."""

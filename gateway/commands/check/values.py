@@ -123,7 +123,7 @@ def unchanged_findings(plan: Plan, settings: Settings) -> Iterator[Finding]:
                 Severity.WARNING,
                 f"table {table} of subscription {publish.subscription}: large values of"
                 f" {', '.join(lost)} that an UPDATE leaves as they are are null in the format row:"
-                " only `__unchanged` tells them from NULL",
+                " only `__unchanged` sets them apart from NULL",
                 f"ALTER TABLE {table.sql} REPLICA IDENTITY FULL",
             )
 

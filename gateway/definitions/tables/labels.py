@@ -26,7 +26,7 @@ class _Labelled(Protocol):
 
 
 def bounded(labels: Sequence[str]) -> tuple[str, ...]:
-    """Return the labels of an enum; none if no schema shows so many."""
+    """Return the labels of an enum; none if they are too many for a schema."""
     return tuple(labels) if len(json.dumps(labels)) <= MOST_BYTES else ()
 
 

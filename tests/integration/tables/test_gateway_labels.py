@@ -33,16 +33,16 @@ def labels(registry: str, topic: str) -> list[Any]:
     return [field.get("pg_labels") for fields in rows for field in fields if field["name"] == "m"]
 
 
-@pytest.mark.parametrize("how", ["told", "watched"])
+@pytest.mark.parametrize("how", ["by message", "watched"])
 def test_a_new_label_makes_a_compatible_schema_without_a_copy(
     scene: Callable[..., Scene], database: Database, registry: str, how: str
 ) -> None:
-    interval = 0.0 if how == "told" else 0.2
+    interval = 0.0 if how == "by message" else 0.2
     with database.connect() as connection:
         connection.execute("CREATE TYPE mood AS ENUM ('sad', 'ok')")
         connection.execute("CREATE TABLE t (id int, m mood, PRIMARY KEY (id, m))")
         connection.execute("INSERT INTO t VALUES (1, 'ok')")
-        if how == "told":
+        if how == "by message":
             connection.execute(INSTALL.encode())
         s = scene(DEFINITIONS, definitions={"watch_interval_s": interval})
         gateway = s.project.start()

@@ -86,13 +86,13 @@ ALTERED: Final = {
         INSERT INTO {t} (id, secret) VALUES (1, 'a-secret')
         ON CONFLICT (id) DO UPDATE SET secret = excluded.secret || 'b-secret'""",
 }
-"""What the owner of a masked table does, by the table's name."""
+"""Alterations by the owner of a masked table, by the table's name."""
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("key_file")
 @pytest.mark.parametrize("via_root", ["false", "true"])
-@pytest.mark.parametrize("how", ["running", "down", "told"])
+@pytest.mark.parametrize("how", ["running", "down", "by message"])
 def test_no_altered_table_shows_a_masked_value(
     scene: MakeScene, database: Database, kafka: str, registry: str, via_root: str, how: str
 ) -> None:
@@ -108,7 +108,7 @@ def test_no_altered_table_shows_a_masked_value(
     masks[f"{s.slot}.public.above.secret"] = "hash"
     s.project.extra = {**s.project.extra, "columns": {"masks": masks}}
     with database.connect() as connection:
-        if how == "told":
+        if how == "by message":
             connection.execute(INSTALL.encode())
         columns = "(id int PRIMARY KEY, note text, secret text)"
         connection.execute(f"CREATE TABLE above {columns}".encode())
@@ -150,9 +150,9 @@ def test_no_altered_table_shows_a_masked_value(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("key_file")
-@pytest.mark.parametrize("told", [False, True], ids=["", "told"])
+@pytest.mark.parametrize("by_message", [False, True], ids=["", "by message"])
 def test_no_altered_publication_shows_a_masked_value(
-    scene: MakeScene, database: Database, kafka: str, registry: str, told: bool
+    scene: MakeScene, database: Database, kafka: str, registry: str, by_message: bool
 ) -> None:
     s = scene(
         "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION whole;",
@@ -163,7 +163,7 @@ def test_no_altered_publication_shows_a_masked_value(
     s.project.extra = {**s.project.extra, "columns": {"masks": masks}}
     columns = "(id int PRIMARY KEY, secret text)"
     with database.connect() as connection:
-        if told:
+        if by_message:
             connection.execute(INSTALL.encode())
         connection.execute(
             f"CREATE TABLE tree {columns} PARTITION BY RANGE (id); CREATE TABLE t {columns};"

@@ -40,7 +40,7 @@ def compilable(configuration: str) -> list[Path]:
 
 
 def flink_rows(program: str, topic: str, kafka: str, registry: str) -> list[list[str]]:
-    """What Flink prints of a query: for each row its kind, and its columns."""
+    """Return the rows of a query as Flink prints them: the kind of each, and its columns."""
     (jars,) = compilable("flink")
     folder = EXAMPLES / "flink"
     classes = f"{jars}/*"

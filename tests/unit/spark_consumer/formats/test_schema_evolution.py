@@ -55,7 +55,7 @@ A = column("a", number=1)
 
 
 def test_what_delta_notes_in_a_struct_is_no_change() -> None:
-    """Where Delta maps the names of columns, it numbers the fields of structs, too."""
+    """Delta numbers the fields of structs, too, if it maps the names of columns."""
     mapped = StructType(
         [
             StructField(field.name, field.dataType, True, {"delta.columnMapping.id": number})
