@@ -84,6 +84,8 @@ def test_debezium_s_records_fold_to_the_native_subscriptions_tables(
         )
         s.run_to("0/1")
         Workload(connection, seed).run(300)
+        # A workload of some seeds changes no key.
+        connection.execute("INSERT INTO keyed VALUES (900); UPDATE keyed SET a = 901 WHERE a = 900")
         end = current_lsn(connection)
         s.run_to(end)
         native.wait_until_applied(end)
