@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from bench import copy, encode, feed, fresh, groups, rows, subscriptions
+from bench import copy, encode, feed, fresh, groups, rows, start, subscriptions
 from bench.cases import CASES
 from bench.load import CHANGES_PER_TRANSACTION
 from bench.stream import measure, stop_on_sigterm
@@ -45,6 +45,8 @@ def main() -> int:
             feed.run(arguments.rows)
         if arguments.only == "groups":
             groups.run(arguments.rows)
+        if arguments.only == "start":
+            start.run(arguments.tables)
         if arguments.only == "copy":
             copy.run(arguments.table_rows)
     except FatalError as error:
@@ -73,13 +75,14 @@ def _parser() -> argparse.ArgumentParser:
             "copy",
             "feed",
             "groups",
+            "start",
         ),
         help="a full slot into Kafka, the cost of encoding a row, of routing it compiled and "
         "interpreted, or of many subscriptions beside as many native ones (default: these four); "
         "or the Spark job on a large table, on one twenty times as large, on many small ones, and "
         "how long a commit takes to be seen in its tables; the "
-        "copy of a table, what Kafka takes when nothing else is done, or two groups beside one "
-        "gateway",
+        "copy of a table, what Kafka takes when nothing else is done, two groups beside one "
+        "gateway, or the start of a gateway with many empty tables",
     )
     parser.add_argument(
         "--case",
@@ -116,6 +119,14 @@ def _parser() -> argparse.ArgumentParser:
         "--cluster",
         action="store_true",
         help="for `fresh`: the job on a cluster of two workers of one core, its tables in S3",
+    )
+    parser.add_argument(
+        "--tables",
+        type=int,
+        nargs="+",
+        default=(20, 500),
+        metavar="N",
+        help="for `start`: numbers of tables (default 20 and 500)",
     )
     parser.add_argument(
         "--table-rows",

@@ -1,0 +1,121 @@
+"""The start of a gateway with many empty tables: a first one, with their copies, and one after it.
+
+Each ends at the position that the server had before, so that what is timed is the start and nothing
+else: from the process's first instruction to its end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+
+from bench.processes import BenchError
+from devkit.embedded.kafka import EmbeddedKafka
+from devkit.embedded.postgres import EmbeddedPostgres
+from devkit.embedded.registry import EmbeddedRegistry
+
+__all__ = ["run"]
+
+_SCHEMA: Final = "CREATE TABLE {name} (id int PRIMARY KEY, c{number} text)"
+_DEFINITIONS: Final = (
+    "CREATE PUBLICATION p FOR ALL TABLES; CREATE SUBSCRIPTION {name} CONNECTION '' PUBLICATION p;"
+)
+
+
+def run(counts: Sequence[int]) -> None:
+    """Measure and print.
+
+    Args:
+        counts: Numbers of tables; those of one number are all there before the next ones come.
+    """
+    with tempfile.TemporaryDirectory(prefix="pgsluice-bench-") as name, ExitStack() as stack:
+        server, kafka, registry = EmbeddedPostgres(18), EmbeddedKafka(), EmbeddedRegistry()
+        for part in (server, kafka, registry):
+            stack.callback(part.stop)
+        with ThreadPoolExecutor() as pool:
+            for started in [pool.submit(part.start) for part in (server, kafka, registry)]:
+                started.result()
+        connection = stack.enter_context(server.connect())
+        print(f"\n{os.cpu_count()} CPUs, load average {os.getloadavg()[0]:.1f}")
+        print(f"{'tables':>8}{'first start s':>16}{'CPU s':>8}{'next start s':>15}{'CPU s':>8}")
+        there = 0
+        for count in sorted(counts):
+            _make_tables(connection, there, count)
+            there = count
+            folder = Path(name) / str(count)
+            folder.mkdir()
+            _configure(folder, f"start{count}", server, kafka, registry)
+            figures = [_start(folder, _position(connection)) for _ in range(2)]
+            (first, cpu), (later, later_cpu) = figures
+            print(f"{count:8,}{first:16.1f}{cpu:8.1f}{later:15.1f}{later_cpu:8.1f}", flush=True)
+
+
+def _make_tables(connection: psycopg.Connection[Any], first: int, end: int) -> None:
+    """Create tables, each with a column of its own: equal schemas would have one id."""
+    for number in range(first, end):
+        connection.execute(_SCHEMA.format(name=f"t{number}", number=number).encode())
+
+
+def _configure(
+    folder: Path,
+    name: str,
+    server: EmbeddedPostgres,
+    kafka: EmbeddedKafka,
+    registry: EmbeddedRegistry,
+) -> None:
+    (folder / "replication.sql").write_text(_DEFINITIONS.format(name=name))
+    tables = {
+        "source": {"dsn": server.dsn(), "slot": name},
+        "definitions": {"file": "replication.sql"},
+        "kafka": {"bootstrap.servers": kafka.bootstrap_servers},
+        "registry": {"url": registry.url},
+        "gateway": {"name": name},
+    }
+    (folder / "pgsluice.toml").write_text(
+        "\n".join(
+            f"[{table}]\n" + "\n".join(f'"{k}" = {json.dumps(v)}' for k, v in values.items())
+            for table, values in tables.items()
+        )
+    )
+
+
+def _position(connection: psycopg.Connection[Any]) -> str:
+    """Return the position of a transaction that is committed now."""
+    connection.execute("CREATE TABLE IF NOT EXISTS beside (id serial PRIMARY KEY)")
+    connection.execute("INSERT INTO beside DEFAULT VALUES")
+    row = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def _start(folder: Path, position: str) -> tuple[float, float]:
+    """Run a gateway up to a position; return the seconds that it took, and its CPU seconds."""
+    began = time.monotonic()
+    config = folder / "pgsluice.toml"
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gateway", "run", "--endpos", position, "--config", config],
+            stderr=log,
+        )
+        try:
+            # Not Popen.wait: it keeps the resources to itself.
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                process.wait()
+    if process.returncode:
+        raise BenchError((folder / "log").read_text()[-2000:])
+    return time.monotonic() - began, used.ru_utime + used.ru_stime
