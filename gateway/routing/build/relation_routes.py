@@ -7,7 +7,8 @@ columns, filters and schemas. Everything that the hot path needs is prepared her
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from gateway.copy import ChunkedCopy
 from gateway.core.errors import SchemaError, SchemaRefusedError
@@ -106,6 +107,7 @@ class RelationRoutes:
         }.values()
         self._published_tables = plan.targets
         self._publishes = self._now = _by_relation(plan.publishes)
+        self._by_target = (self._publishes, _by_target(self._publishes))
         self.addresses = Addresses(plan, self._published_tables, settings, schemas)
         self._builder = RouteBuilder(plan, settings, self.addresses)
         self._open_ended = plan.open_ended
@@ -343,22 +345,29 @@ class RelationRoutes:
 
     def _forget_routes(self, target_oid: int) -> None:
         """Drop the routes of all relations published as a table; they are rebuilt on demand."""
-        for oid, publishes in self._publishes.items():
-            if any(publish.target_oid == target_oid for publish in publishes):
-                self.by_oid.pop(oid, None)
+        publishes, by_target = self._by_target
+        if publishes is not self._publishes:
+            self._by_target = (self._publishes, by_target := _by_target(self._publishes))
+        for oid in by_target.get(target_oid, ()):
+            self.by_oid.pop(oid, None)
 
     def truncate_copies(self, oids: Sequence[int], xid: int) -> None:
         """Pass a TRUNCATE that names `oids` to the copies."""
         self.copies.truncate(oids, xid, self.projections.tables)
 
     def register_all(
-        self, holdable: Collection[tuple[str, int]] = ()
+        self,
+        holdable: Collection[tuple[str, int]] = (),
+        *,
+        request: Callable[[Sequence[tuple[str, Mapping[str, Any]]]], None] | None = None,
     ) -> dict[tuple[str, int], str]:
         """Register the schemas of every subscriber table as it is in the catalog now.
 
         Args:
             holdable: Subscription and OID of the tables that may be held when the registry refuses
                 their schema, instead of failing.
+            request: Called before with all subjects and schemas, to register several at a time what
+                is then registered in order; its errors come again.
 
         Returns:
             Reasons of refusal, by table, for those of `holdable` whose schema was refused.
@@ -367,17 +376,22 @@ class RelationRoutes:
             SchemaError: a table cannot be published.
             SchemaRefusedError: its schema changed incompatibly, and the table is not in `holdable`.
         """
-        refused = {}
+        tables = []
         for publish in self._publishes_once:
             table = self.projections.tables[publish.target_oid]
             columns = tuple(c.name for c in table.columns if publish.publishes(c))
             projection = self.projections.stored(table, columns, publish.masks)
             envelope = self._builder.envelope(publish.subscription)
-            encoder = self._builder.encoder(projection, columns, envelope)
+            described = self._builder.described(projection, envelope)
+            tables.append((publish.subscription, table, described))
+        if request is not None:
+            request([schema for each in tables for schema in self.addresses.schemas(*each)])
+        refused = {}
+        for subscription, table, described in tables:
             try:
-                self._builder.target(publish.subscription, projection, encoder, frozenset(), {})
+                self.addresses.of_table(subscription, table, described)
             except SchemaRefusedError as error:
-                table_id = (publish.subscription, publish.target_oid)
+                table_id = (subscription, table.oid)
                 if self.held.is_ending(table_id):
                     continue  # its rows may be of another schema
                 if table_id not in holdable:
@@ -445,6 +459,15 @@ def _by_relation(publishes: Sequence[Publish]) -> Publishes:
         found.setdefault(publish.relation_oid, []).append(publish)
         if publish.target_oid != publish.relation_oid:
             found.setdefault(publish.target_oid, []).append(publish)
+    return found
+
+
+def _by_target(publishes: Publishes) -> dict[int, set[int]]:
+    """Return the OIDs under which the changes of each target can arrive."""
+    found: dict[int, set[int]] = {}
+    for oid, of_relation in publishes.items():
+        for publish in of_relation:
+            found.setdefault(publish.target_oid, set()).add(oid)
     return found
 
 

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from gateway.definitions.model import FilterClause, Operation, Plan
 from gateway.envelope.envelope import EnvelopeEncoder, RowFormatEncoder
 from gateway.envelope.masking import masked_columns, row_mask
+from gateway.envelope.schema import TableSchema, describe
 from gateway.routing.build.projections import Projection
 from gateway.routing.build.topics import Addresses
 from gateway.routing.row.projection_route import ProjectionRoute
@@ -30,6 +31,17 @@ class RouteBuilder:
     def envelope(self, subscription: str) -> Envelope:
         """Return the format of a subscription's values."""
         return self._settings.envelope.of(subscription)
+
+    def described(self, projection: Projection, envelope: Envelope) -> TableSchema:
+        """Return the schemas of `projection`, which are those of its encoder."""
+        return describe(
+            projection.target.schema,
+            projection.target.name,
+            masked_columns(projection.columns, projection.masks, self._settings.hash_key),
+            projection.key,
+            types=self._settings.types,
+            envelope=envelope,
+        )
 
     def encoder(
         self, projection: Projection, layout: Sequence[str], envelope: Envelope
@@ -62,7 +74,7 @@ class RouteBuilder:
         filters: Mapping[Operation, Sequence[FilterClause]] = MappingProxyType({}),
     ) -> Target:
         """Register the table's schemas and return the target."""
-        address = self._addresses.of_table(subscription, projection.target, encoder)
+        address = self._addresses.of_table(subscription, projection.target, encoder.schema)
         return Target(
             address.counter,
             key_prefix=address.key_prefix,

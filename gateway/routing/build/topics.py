@@ -9,14 +9,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import schemas as avro_schemas
 from gateway.core.errors import SchemaRefusedError
 from gateway.core.names import error_topic, message_topic, topic_of, transaction_topic
 from gateway.core.records import Feed, Header, Record
 from gateway.definitions.model import Plan, Table
-from gateway.envelope.envelope import EnvelopeEncoder, wire_prefix
+from gateway.envelope.envelope import wire_prefix
 from gateway.envelope.markers import encode_writer
+from gateway.envelope.schema import TableSchema
 from gateway.routing.ports import SchemaIds
 from gateway.routing.row.counters import TopicCounter
 from gateway.routing.row.quarantine import ErrorTopic
@@ -112,30 +114,40 @@ class Addresses:
         """Return the maximum size of a record in `topic`, in bytes; see `RoutingSettings`."""
         return self._settings.most_bytes.get(topic, sys.maxsize)
 
-    def of_table(self, subscription: str, table: Table, encoder: EnvelopeEncoder) -> Address:
+    def of_table(self, subscription: str, table: Table, described: TableSchema) -> Address:
         """Register the schemas of a table, unless it is held; return its address.
 
         Raises:
             SchemaRefusedError: the registry refuses a schema, and the table cannot be held for it.
             TransientError: the registry cannot be reached.
         """
-        topic = topic_of(subscription, table.schema, table.name, self._settings.topic_names)
-        counter = self._counter(topic, subscription, table)
+        counter = self._counter(self._topic(subscription, table), subscription, table)
         refused = self.refused.get((subscription, table.oid))
         if refused is None:
             try:
-                key = b""
-                if encoder.key_schema is not None:
-                    key = self._register(f"{topic}-key", encoder.key_schema)
-                value = self._register(f"{topic}-value", encoder.value_schema)
+                schemas = self.schemas(subscription, table, described)
+                *key, value = [self._register(subject, schema) for subject, schema in schemas]
             except SchemaRefusedError as error:
                 if error.kind not in self._settings.quarantined:
                     error.name_setting()
                     raise
                 self.refused[subscription, table.oid] = refused = error
             else:
-                return Address(counter, key, value)
+                return Address(counter, b"".join(key), value)
         return Address(counter, refused=refused)
+
+    def schemas(
+        self, subscription: str, table: Table, described: TableSchema
+    ) -> list[tuple[str, Mapping[str, Any]]]:
+        """Return subject and schema of a table's keys, if it has any, and of its values."""
+        topic = self._topic(subscription, table)
+        values = (f"{topic}-value", described.value_schema)
+        if described.key_schema is None:
+            return [values]
+        return [(f"{topic}-key", described.key_schema), values]
+
+    def _topic(self, subscription: str, table: Table) -> str:
+        return topic_of(subscription, table.schema, table.name, self._settings.topic_names)
 
     def _feed(self, subscription: str, tables: Iterable[Table]) -> Feed:
         markers = transaction_topic(subscription)

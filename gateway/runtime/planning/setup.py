@@ -195,7 +195,7 @@ def register(
     if topics.refused:
         return topics, routing, dict(topics.refused)
     routes = relation_routes(plan, routing, connection, registry)
-    refused = routes.register_all(_holdable(settings, plan))
+    refused = routes.register_all(_holdable(settings, plan), request=registry.request)
     return topics, routing, {table_id: Fault(why) for table_id, why in refused.items()}
 
 

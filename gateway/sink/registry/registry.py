@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -28,6 +29,8 @@ __all__ = ["Registry"]
 logging.getLogger("httpx").setLevel(logging.WARNING)
 logging.getLogger("httpx2").setLevel(logging.WARNING)
 
+_AT_ONCE: Final = 8
+"""Requests under way at a time: a registry answers one in some milliseconds, most of it a wait."""
 _INCOMPATIBLE: Final = 409
 _UNPROCESSABLE: Final = 422
 _NO_SCHEMA: Final = (ValueError, LookupError, TypeError, AttributeError)
@@ -101,7 +104,7 @@ class Registry(Closing):
             AccessError: it refuses the user.
             FatalError: it refuses the request.
         """
-        text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
+        text = _text_of(schema)
         found = self._ids.get((subject, text))
         if found is None:
             found = call_in_background(
@@ -109,6 +112,45 @@ class Registry(Closing):
             )
             self._ids[subject, text] = found
         return found
+
+    def request(self, schemas: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+        """Register many schemas, several at a time, so that `register` need not ask for their ids.
+
+        No error is raised, but by the callback of a wait: what the registry refuses, or does not
+        answer, `register` asks for again. After the first failure nothing more is asked for.
+
+        Args:
+            schemas: Subjects and their schemas.
+        """
+        keys = ((subject, _text_of(schema)) for subject, schema in schemas)
+        unknown: Iterator[tuple[str, str]] = iter([key for key in keys if key not in self._ids])
+        lock = threading.Lock()
+
+        def work() -> None:
+            nonlocal unknown
+            while True:
+                with lock:
+                    key = next(unknown, None)
+                if key is None:
+                    return
+                try:
+                    self._ids[key] = self._ask_for_id(*key)
+                except SchemaRefusedError:
+                    continue
+                except GatewayError:
+                    with lock:
+                        unknown = iter(())
+                    return
+
+        def work_together() -> None:
+            # Daemon threads, as in `call_in_background`.
+            threads = [threading.Thread(target=work, daemon=True) for _ in range(_AT_ONCE)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+
+        call_in_background(work_together, on_wait=self._on_wait)
 
     def _ask_for_id(self, subject: str, text: str) -> int:
         try:
@@ -206,6 +248,10 @@ class Registry(Closing):
         if error.http_status_code >= 500 or error.http_status_code == 429:
             return TransientError(f"{what} failed: {reason} (HTTP {error.http_status_code})")
         return FatalError(f"{what} refuses the request{of}: {reason}")
+
+
+def _text_of(schema: Mapping[str, Any]) -> str:
+    return json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
 
 
 def _includes_backward(level: object) -> bool:

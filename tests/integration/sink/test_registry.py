@@ -48,6 +48,33 @@ def test_incompatible_schema_is_refused_with_the_registrys_reason(registry: str)
     assert caught.value.hint
 
 
+def test_schemas_requested_together_need_no_request_of_their_own(registry: str) -> None:
+    run = uuid.uuid4().hex[:8]
+    schemas = [(f"test-{run}.{n}-value", a_schema((f"c{n}", "int"))) for n in range(30)]
+    refused = (schemas[3][0], a_schema(("c3", "string")))
+    client, other = Registry({"url": registry}), Registry({"url": registry})
+    client.register(*schemas[3])
+
+    client.request([refused, *schemas])
+    with pytest.raises(SchemaRefusedError, match=refused[0]):
+        client.register(*refused)
+    client.close()  # it can ask for nothing from now on
+
+    ids = [client.register(*schema) for schema in schemas]
+    assert ids == [other.register(*schema) for schema in schemas]
+    assert len(set(ids)) == 30
+
+
+def test_schemas_requested_of_a_registry_that_is_down_fail_when_registered() -> None:
+    client = Registry({"url": "http://127.0.0.1:1", "max.retries": 0})
+    schemas = [(f"s{n}", a_schema(("a", "int"))) for n in range(1_000)]
+
+    client.request(schemas)
+
+    with pytest.raises(TransientError, match=r"registry\.url"):
+        client.register(*schemas[0])
+
+
 def test_registry_that_is_down_is_transient_and_its_password_unseen() -> None:
     client = Registry({"url": "http://user:s3cret-pw@127.0.0.1:1", "max.retries": 0})
 
