@@ -208,6 +208,11 @@ class ChunkedCopy:
         """Whether the rows of a chunk may be from before a `rewrite`."""
         return not all(chunk.snapshot.sees(xid) for xid in self._rewritten)
 
+    @property
+    def has_unseen(self) -> bool:
+        """Whether there are changes to forget."""
+        return bool(self._unseen)
+
     def forget(self, snapshot: Snapshot) -> None:
         """Drop the changes that all chunks still to be placed see."""
         self._unseen = [entry for entry in self._unseen if not snapshot.sees(entry[0])]

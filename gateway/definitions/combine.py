@@ -400,7 +400,7 @@ def _listing(
     members: Membership, publications: Sequence[Publication], table: Table
 ) -> list[Publication]:
     """Return the publications that would each copy `table` if subscribed to alone."""
-    return [p for p in publications if any(t.oid == table.oid for t in members.copied([p]))]
+    return [p for p in publications if members.copies(p, table.oid)]
 
 
 def _copy(

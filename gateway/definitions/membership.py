@@ -43,6 +43,7 @@ class Membership:
             publication.name: {relation.table_oid: relation for relation in publication.relations}
             for publication in catalog.publications.values()
         }
+        self._copied: dict[str, frozenset[int]] = {}
 
     def relation(self, publication: Publication, oid: int) -> PublishedRelation | None:
         """Return the entry of a table named by FOR TABLE, or None."""
@@ -149,6 +150,14 @@ class Membership:
         if any(publication.via_root for publication in publications):
             oids = {oid for oid in oids if oids.isdisjoint(self.tables[oid].ancestors)}
         return sorted((self.tables[oid] for oid in oids), key=lambda t: (t.schema, t.name))
+
+    def copies(self, publication: Publication, oid: int) -> bool:
+        """Whether a subscription to this publication alone would copy a table."""
+        found = self._copied.get(publication.name)
+        if found is None:
+            found = frozenset(table.oid for table in self.copied([publication]))
+            self._copied[publication.name] = found
+        return oid in found
 
     def _listed(self, publication: Publication) -> set[int]:
         """Return the tables of one publication: roots under via_root, otherwise their leaves."""

@@ -86,6 +86,7 @@ class TableCopier:
         self._report = report
         self._states = CopyStates(plan, states, routes.addresses)
         self._jobs = list(make_jobs(plan, self._states, routes))
+        self._open = self._jobs[::-1]  # the last one is nearly always the next that ends
         self._workers = CopyWorkers(self._jobs, settings, open_reader=open_reader, retry_s=retry_s)
         self._placing = False
         self._altered = False
@@ -122,7 +123,9 @@ class TableCopier:
     @property
     def unfinished(self) -> bool:
         """See `gateway.runtime.ports.Copier`."""
-        return any(not job.over for job in self._jobs)
+        while self._open and self._open[-1].over:
+            self._open.pop()
+        return bool(self._open)
 
     @property
     def altered(self) -> bool:

@@ -176,8 +176,9 @@ class CopyWorkers:
         Args:
             snapshot: A snapshot whose transactions everything read from now on sees.
         """
+        changed = [job for job in self._jobs if job.copy.has_unseen and not job.over]
         with self._turn:
-            floors = [(job, job.front.floor(snapshot)) for job in self._jobs if not job.over]
+            floors = [(job, job.front.floor(snapshot)) for job in changed]
         for job, floor in floors:
             if floor is not None:
                 job.copy.forget(floor)
