@@ -45,7 +45,7 @@ from gateway.routing.row.copied_rows import CopyRoute
 from gateway.routing.row.native import why_not_built
 from gateway.routing.row.transaction_state import TransactionState
 from gateway.transactions import Assembler, Event, Series, Transaction
-from schemas.settings.tables import EnvelopeTable, TypesTable
+from schemas.settings.tables import EnvelopeTable, TopicsTable, TypesTable
 from tools.fuzz_values import KINDS, ODD
 
 __all__ = ["RowFuzzer"]
@@ -256,7 +256,9 @@ class RowFuzzer:
             TableCopy(p.subscription, _OID, p.filters[Operation.INSERT], p.columns or tuple(names))
             for p in publishes
         )
-        plan = Plan({_OID: table}, definitions, publishes, copies, ())
+        plan = Plan(
+            *({_OID: table}, definitions, publishes, copies, ()), topics=self._topics(identity)
+        )
         partitions = pick.choice((1, 1, 7))
         topics = {f"{name}.public.t": partitions for name in subscriptions}
         settings = RoutingSettings(
@@ -277,6 +279,17 @@ class RowFuzzer:
         ]
         routers, copied = [router for router, _ in forms], [route for _, route in forms]
         return _Scene(kinds, table, routers, copied, routes)
+
+    def _topics(self, logged: Sequence[str]) -> TopicsTable:
+        """Return the columns chosen for key and partition, of those whose old values are logged."""
+        pick = self._pick
+        keys, partition_by = (
+            {"public.t": tuple(pick.sample(logged, pick.randint(1, len(logged))))}
+            if pick.random() < 0.3
+            else {}
+            for _ in range(2)
+        )
+        return TopicsTable(keys=keys, partition_by=partition_by)
 
     def _router(
         self, routes: RelationRoutes, plan: Plan, settings: RoutingSettings, form: str

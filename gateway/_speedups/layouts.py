@@ -152,9 +152,12 @@ class Projection(NamedTuple):
         names: Name of each of these, as an Avro string.
         key: Fields of the key; None if the table has none.
         key_is_union: Whether a field of the key can be NULL.
+        place: Fields whose change by an UPDATE is a delete and an insert; None if they are the
+            key's.
+        needs_full: Whether an UPDATE or DELETE is left to Python without the whole old row.
         names_keys: Whether the halves of a key change have headers with the key of the other, which
             are left to Python.
-        canonical: Fields of the canonical key; None if all topics have one partition.
+        canonical: Fields that choose the partition; None if all topics have one partition.
         table_part: Part of the source block that names the table.
         conditions: Conditions to which decisions refer by number.
     """
@@ -163,6 +166,8 @@ class Projection(NamedTuple):
     names: tuple[bytes, ...]
     key: tuple[Field, ...] | None
     key_is_union: bool
+    place: tuple[Field, ...] | None
+    needs_full: bool
     names_keys: bool
     canonical: tuple[Field, ...] | None
     table_part: bytes

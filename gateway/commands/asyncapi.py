@@ -124,12 +124,12 @@ def _channel(
     truncates: bool = False,
     headers: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    key = schemas.get(f"{topic}-key")
-    messages = {"change": _message("change", schemas[f"{topic}-value"], key, headers)}
-    if key is not None:
+    key, value = schemas.get(f"{topic}-key"), schemas[f"{topic}-value"]
+    messages = {"change": _message("change", value, key, headers)}
+    if key is not None and _identifies(key, value):
         messages["tombstone"] = _message("tombstone", None, key, headers)
     if truncates:
-        messages["truncate"] = _message("truncate", schemas[f"{topic}-value"], None)
+        messages["truncate"] = _message("truncate", value, None)
     return {
         "address": topic,
         "description": text,
@@ -138,6 +138,14 @@ def _channel(
             "kafka": {"topic": topic, "partitions": partitions, "bindingVersion": _BINDING}
         },
     }
+
+
+def _identifies(key: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
+    """Whether no two rows have one key, which `pg_identity` tells where the key was chosen."""
+    if "pg_identity" not in value:
+        return True
+    names = {field["name"] for field in key["fields"]}
+    return bool(value["pg_identity"]) and names.issuperset(value["pg_identity"])
 
 
 _SUMMARIES: Final = {

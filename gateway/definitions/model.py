@@ -16,7 +16,7 @@ from gateway.core.identifiers import one_line, quote_identifier
 from gateway.core.watermark import HeldCause
 from gateway.pgoutput.messages import ReplicaIdentity
 from schemas.settings.masks import Mask
-from schemas.settings.tables import EnvelopeTable, TypesTable
+from schemas.settings.tables import EnvelopeTable, TopicsTable, TypesTable
 
 Masks: TypeAlias = tuple[tuple[str, Mask], ...]
 """Masks of published columns, by name, in the target's order."""
@@ -479,6 +479,7 @@ class Plan:
             ALL TABLES, IN SCHEMA or a publication of the database includes.
         types: Which columns are carried as text.
         envelope: Formats of the subscriptions' values.
+        topics: Columns chosen for keys and partitions.
     """
 
     tables: Mapping[int, Table]
@@ -494,6 +495,7 @@ class Plan:
     open_ended: frozenset[tuple[str, int]] = frozenset()
     types: TypesTable = field(default_factory=TypesTable)
     envelope: EnvelopeTable = field(default_factory=EnvelopeTable)
+    topics: TopicsTable = field(default_factory=TopicsTable)
 
     @property
     def targets(self) -> frozenset[tuple[str, int]]:

@@ -1,5 +1,7 @@
 """Equal keys, equal bytes: the canonical form of a key, and the partition that follows from it.
 
+Columns of ``[topics.partition_by]`` take the place of those of the key.
+
 A column becomes its length as a signed 32-bit big-endian integer and the bytes of its canonical
 text; NULL is the length -1 and nothing else (as in PostgreSQL's binary COPY). Columns follow each
 other in the order of the key. Hence ('ab', 'c') differs from ('a', 'bc').
@@ -99,18 +101,20 @@ KEY_FORMS: Final[Mapping[str, Callable[[bytes], bytes] | None]] = {
 
 
 def compile_canonical_key(schema: TableSchema, indexes: Sequence[int]) -> CanonicalKey:
-    """Prepare the canonical form of the key of a tuple.
+    """Prepare the canonical form of the columns of a tuple that choose its partition.
 
     Args:
-        schema: A table with a key.
+        schema: A table with such columns.
         indexes: For each of `schema.fields`, the position of its column in the tuple.
 
     The result raises ValueFormatError for a value that does not read, and for UNCHANGED.
     """
-    if not schema.key_fields:
+    if not schema.partition_fields:
         raise SchemaError(f"{schema} has no key")
     position = {field.name: index for field, index in zip(schema.fields, indexes, strict=True)}
-    plan = tuple((position[field.name], KEY_FORMS[field.type.key]) for field in schema.key_fields)
+    plan = tuple(
+        (position[field.name], KEY_FORMS[field.type.key]) for field in schema.partition_fields
+    )
 
     def canonical_key(row: Sequence[ColumnValue]) -> bytes:
         pieces = []

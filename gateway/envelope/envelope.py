@@ -20,6 +20,7 @@ from gateway.envelope.encoding.encoders import (
     compile_canonical_key,
     compile_key_encoder,
     compile_old_encoder,
+    compile_place_encoder,
     compile_row_encoder,
     compile_unchanged_encoder,
 )
@@ -27,7 +28,7 @@ from gateway.envelope.encoding.varint import PIECES, TAILS, encode_long, encode_
 from gateway.envelope.schema import ColumnLike, Field, KeyKind, describe
 from gateway.envelope.value_schemas import SOURCE_NULLS
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
-from schemas.settings.tables import Envelope, TypesTable
+from schemas.settings.tables import ChosenColumns, Envelope, TypesTable
 
 __all__ = [
     "CONNECTOR",
@@ -55,6 +56,7 @@ _Encoded: TypeAlias = tuple[bytes, bytes, bytes | None, bytes]
 
 _TYPES: Final = TypesTable()
 _ENVELOPE: Final = Envelope()
+_CHOSEN: Final = ChosenColumns()
 _UNAVAILABLE: Final = b"__debezium_unavailable_value"
 """Text that Debezium writes in place of a large value that did not change."""
 _NULL: Final = b"\x00"
@@ -151,25 +153,30 @@ class EnvelopeEncoder:
         table_schema: Schema of the table under which the rows are published.
         table_name: Name of that table.
         columns: Published columns of that table, in its order.
-        key: Names of the key's columns, ``()`` for the whole row, None for no key.
+        key: Names of the columns that identify a row, ``()`` for the whole row, None for none.
         identity: Names of the replica identity's columns, for `encode_old`.
         replica_identity: ``d``, ``n``, ``f`` or ``i``: ``source.identity``.
         indexes: For each of `columns`, its position in the tuples.
         types: See `gateway.envelope.schema.describe`.
         envelope: Format of the values.
+        chosen: Columns chosen for the record key and the partition.
 
     Attributes:
         envelope: Format of the values.
         schema: The table as Avro.
         value_schema: Schema to register for values.
         key_schema: Schema to register for keys, or None.
-        has_tombstones: Whether a tombstone can follow a delete: the key consists of columns.
+        has_tombstones: Whether a tombstone can follow a delete: columns of the key identify a row.
+        needs_full: Whether key or partition of a changed row follow from its whole old row alone.
         encode_row: Tuple -> record ``Value``.
         encode_new: The same for the new row of an update, whose unchanged TOAST columns Debezium's
             consumers find as a text of its own, if they can hold one.
         encode_old: The same with the identity columns only.
         encode_key: Tuple -> record ``Key``, or None without a key.
-        canonical_key: Tuple -> canonical form of the key, or None without a key.
+        encode_place: Tuple -> bytes that are those of the old row unless an UPDATE moves the row
+            to another identity, key or partition; None without an identity.
+        canonical_key: Tuple -> canonical form of the columns that choose the partition, or None
+            without such.
         encode_unchanged: Tuple -> Avro array of the names of unchanged TOAST columns.
         identity: Names of the replica identity's columns.
         indexes: For each field, the position of its column in the tuples.
@@ -186,6 +193,7 @@ class EnvelopeEncoder:
         "encode_key",
         "encode_new",
         "encode_old",
+        "encode_place",
         "encode_row",
         "encode_unchanged",
         "envelope",
@@ -193,6 +201,7 @@ class EnvelopeEncoder:
         "identity",
         "indexes",
         "key_schema",
+        "needs_full",
         "schema",
         "table_part",
         "unavailable",
@@ -211,8 +220,14 @@ class EnvelopeEncoder:
         indexes: Sequence[int],
         types: TypesTable = _TYPES,
         envelope: Envelope = _ENVELOPE,
+        chosen: ChosenColumns = _CHOSEN,
     ) -> None:
-        schema = describe(table_schema, table_name, columns, key, types=types, envelope=envelope)
+        schema = describe(
+            *(table_schema, table_name, columns, key),
+            types=types,
+            envelope=envelope,
+            chosen=chosen,
+        )
         self.schema = schema
         self.envelope = envelope
         self.identity = frozenset(identity)
@@ -220,6 +235,7 @@ class EnvelopeEncoder:
         self.value_schema: dict[str, Any] = schema.value_schema
         self.key_schema = schema.key_schema
         self.has_tombstones = schema.key_kind is KeyKind.COLUMNS
+        self.needs_full = not {*chosen.key, *chosen.partition} <= {*(key or ())}
         self.encode_row: RowEncoder = compile_row_encoder(schema, indexes)
         self.encode_old: RowEncoder = compile_old_encoder(schema, indexes, self.identity)
         self.encode_unchanged: RowEncoder = compile_unchanged_encoder(schema, indexes)
@@ -227,7 +243,11 @@ class EnvelopeEncoder:
         self.canonical_key: RowEncoder | None = None
         if schema.key_schema is not None:
             self.encode_key = compile_key_encoder(schema, indexes)
+        if schema.partition_fields:
             self.canonical_key = compile_canonical_key(schema, indexes)
+        self.encode_place: RowEncoder | None = self.encode_key
+        if schema.place_fields != schema.key_fields:
+            self.encode_place = compile_place_encoder(schema, indexes)
         nulls = SOURCE_NULLS if envelope.format == "debezium" else b""
         names = encode_text(table_schema) + encode_text(table_name)
         self.table_part = names + nulls + encode_text(replica_identity)

@@ -15,10 +15,10 @@ from typing import Any, Final, Protocol
 from gateway.core.errors import SchemaError
 from gateway.core.names import avro_name
 from gateway.definitions.model import Element
-from gateway.definitions.tables.keys import KeyColumns
+from gateway.definitions.tables.keys import KeyColumns, identifies, record_key
 from gateway.definitions.tables.labels import shown_labels
 from gateway.envelope.value_schemas import key_properties, value_schema
-from schemas.settings.tables import TYPE_CHOICES, Envelope, TypesTable
+from schemas.settings.tables import TYPE_CHOICES, ChosenColumns, Envelope, TypesTable
 from schemas.types import (
     ARRAY,
     BOUNDS,
@@ -41,6 +41,7 @@ __all__ = [
 
 _TYPES: Final = TypesTable()
 _ENVELOPE: Final = Envelope()
+_CHOSEN: Final = ChosenColumns()
 _ARRAYS: Final = {f"{one}s": {"type": "array", "items": one} for one in ("int", "float")}
 
 
@@ -74,10 +75,12 @@ class ColumnLike(Protocol):
 
 
 class KeyKind(Enum):
-    """Kinds of keys that identify a row in the topic."""
+    """Kinds of record keys."""
 
     COLUMNS = "columns"
-    """The columns of the primary key or of the identity's index; never NULL."""
+    """Columns that identify a row: at least those of the primary key or the identity's index."""
+    GROUP = "group"
+    """Columns of ``[topics.keys]`` that several rows can share."""
     WHOLE_ROW = "whole row"
     """REPLICA IDENTITY FULL without a primary key: every column, each may be NULL."""
     NONE = "none"
@@ -116,6 +119,9 @@ class TableSchema:
     Attributes:
         fields: One per published column, in the order that was given.
         key_fields: The fields of the key record in its order; empty without a key.
+        has_nullable_key: Whether fields of the key record can be null.
+        partition_fields: The fields that choose the partition, in their order; empty without such.
+        place_fields: The fields whose change by an UPDATE is a delete and an insert in the topic.
         value_schema: Schema of record ``Envelope`` or ``Row``. Not to be changed.
         key_schema: Schema of record ``Key``, or None. Not to be changed.
     """
@@ -125,6 +131,9 @@ class TableSchema:
     fields: tuple[Field, ...]
     key_kind: KeyKind
     key_fields: tuple[Field, ...]
+    has_nullable_key: bool
+    partition_fields: tuple[Field, ...]
+    place_fields: tuple[Field, ...]
     value_schema: dict[str, Any]
     key_schema: dict[str, Any] | None
 
@@ -140,6 +149,7 @@ def describe(
     *,
     types: TypesTable = _TYPES,
     envelope: Envelope = _ENVELOPE,
+    chosen: ChosenColumns = _CHOSEN,
 ) -> TableSchema:
     """Build the Avro schemas of a table.
 
@@ -148,10 +158,12 @@ def describe(
         table_name: The table.
         columns: The published columns, in table order. Those of the key are text if nested, and
             never lose microseconds: equal records would be those of different rows.
-        key: See `gateway.definitions.tables.keys.key_of`; its columns must be among `columns`.
+        key: Columns that identify a row, see `gateway.definitions.tables.keys.key_of`; among
+            `columns`.
         types: Which columns are carried as text.
         envelope: Format of the values. Debezium never has a time as text, so that in its format it
             is text only where `types` names the column.
+        chosen: Columns chosen for the record key and the partition.
 
     Raises:
         SchemaError: a column twice, a key column that is not published, or a column whose name the
@@ -160,44 +172,59 @@ def describe(
     where = f"{table_schema}.{table_name}"
     native = {c.name: types.native_of(f"{where}.{c.name}", envelope.always) for c in columns}
     in_key = {c.name: native[c.name] - NESTED for c in columns}
+    keyed = {*(key or ()), *chosen.key}
     fields = tuple(
         _field(
             c,
-            (in_key if key and c.name in key else native)[c.name],
+            (in_key if c.name in keyed else native)[c.name],
             envelope,
-            exact=key is not None and (not key or c.name in key),
+            exact=key == () or c.name in keyed,
         )
         for c in columns
     )
     by_column = {field.column: field for field in fields}
     if len(by_column) != len(fields):
         raise SchemaError(f"{where}: a column is named twice")
+    named = dict.fromkeys((*(key or ()), *chosen.key, *chosen.partition))
+    if missing := [name for name in named if name not in by_column]:
+        raise SchemaError(
+            f"{where}: key columns are not published: {', '.join(missing)}",
+            hint="add them to the publication's column list",
+        )
+    of_record = record_key(key, chosen)
     key_kind = KeyKind.NONE
     key_fields: tuple[Field, ...] = ()
-    if key == ():
+    if of_record == ():
         key_kind = KeyKind.WHOLE_ROW
         key_fields = tuple(_field(c, in_key[c.name], envelope, exact=True) for c in columns)
-    elif key is not None:
-        if missing := [name for name in key if name not in by_column]:
-            raise SchemaError(
-                f"{where}: key columns are not published: {', '.join(missing)}",
-                hint="add them to the publication's column list",
-            )
-        key_kind, key_fields = KeyKind.COLUMNS, tuple(by_column[name] for name in key)
+    elif of_record is not None:
+        key_kind = KeyKind.COLUMNS if identifies(key, chosen) else KeyKind.GROUP
+        key_fields = tuple(by_column[name] for name in of_record)
+    is_nullable = not set(of_record or ()) <= set(key or ()) or of_record == ()
+    partition_fields = tuple(by_column[name] for name in chosen.partition) or key_fields
+    place_fields = key_fields
+    if key is not None and (chosen.key or chosen.partition):
+        place_fields = tuple(by_column[name] for name in named) if key else fields
     namespace = f"pgsluice.{avro_name(table_schema)}.{avro_name(table_name)}"
     labels = shown_labels(columns)
     properties = {c.name: _properties(c, labels.get(c.name, ())) for c in columns}
     key_schema = None
     if key_fields:
-        key_schema = _key_schema(namespace, key_kind, key_fields)
+        key_schema = _key_schema(namespace, key_fields, is_nullable=is_nullable)
         key_schema |= key_properties(namespace, envelope)
+    values = value_schema(namespace, _columns(namespace, fields, properties), envelope)
+    if of_record != key:
+        values["pg_identity"] = [by_column[name].name for name in key or ()]
     return TableSchema(
         schema=table_schema,
         table=table_name,
         fields=fields,
         key_kind=key_kind,
         key_fields=key_fields,
-        value_schema=value_schema(namespace, _columns(namespace, fields, properties), envelope),
+        has_nullable_key=is_nullable,
+        partition_fields=partition_fields,
+        place_fields=place_fields,
+        value_schema=values,
         key_schema=key_schema,
     )
 
@@ -305,14 +332,14 @@ def _columns(
     return columns
 
 
-def _key_schema(namespace: str, kind: KeyKind, fields: Sequence[Field]) -> dict[str, Any]:
+def _key_schema(namespace: str, fields: Sequence[Field], *, is_nullable: bool) -> dict[str, Any]:
     return {
         "type": "record",
         "name": "Key",
         "namespace": namespace,
         "fields": [
             _nullable(field, namespace)
-            if kind is KeyKind.WHOLE_ROW
+            if is_nullable
             else {"name": field.name, "type": _avro_type(field, namespace)}
             for field in fields
         ],

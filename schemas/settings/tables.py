@@ -15,6 +15,7 @@ from schemas.settings.masks import check_hash_key, check_masks
 
 __all__ = [
     "TYPE_CHOICES",
+    "ChosenColumns",
     "ColumnsTable",
     "ConsumerTable",
     "CopyTable",
@@ -43,6 +44,14 @@ _Unfit: TypeAlias = Literal["filter", "value", "size", "schema"]
 def _replication_factor(value: int) -> None:
     if value < 1 and value != -1:
         raise ValueError("must be -1 or at least 1", None)
+
+
+def _columns_of_tables(value: Mapping[str, tuple[str, ...]]) -> None:
+    for table, names in value.items():
+        if "." not in table:
+            raise ValueError(f"{table!r} does not name a table", "it is schema.table")
+        if not names or len(set(names)) < len(names):
+            raise ValueError(f"{table} has no columns, or one twice", "list each column once")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +171,19 @@ class GatewayTable:
     not set."""
 
 
+@dataclass(frozen=True, slots=True)
+class ChosenColumns:
+    """Columns of a table that ``[topics]`` names, in place of those of its replica identity.
+
+    Attributes:
+        key: Columns of the record key, in its order; empty for the default.
+        partition: Columns by which the partition is chosen; empty for those of the record key.
+    """
+
+    key: tuple[str, ...] = ()
+    partition: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsTable:
     """``[topics]``: how topics are made."""
@@ -176,8 +198,20 @@ class TopicsTable:
     """Other names for topics: from `subscription.schema.table` to the topic. A table whose topic
     changes is copied to the new one."""
 
+    keys: Annotated[Mapping[str, tuple[str, ...]], Rule(check=_columns_of_tables)] = field(
+        default_factory=dict
+    )
+    """Columns of the record key, from `schema.table` to a list, where it is not to be the replica
+    identity; see [envelope.md](envelope.md#other-keys-and-partitions). A table whose key changes is
+    copied again, but for `copy_data = false`: that needs a new subscription."""
+
+    partition_by: Annotated[Mapping[str, tuple[str, ...]], Rule(check=_columns_of_tables)] = field(
+        default_factory=dict
+    )
+    """The same for the columns by which the partition is chosen, where it is not to be the key."""
+
     tombstones: bool = True
-    """Follow each `d` record by a tombstone, where there is a key."""
+    """Follow each `d` record by a tombstone, where there is a key that identifies the row."""
 
     truncate: Literal["publish", "skip"] = "publish"
     """`publish` TRUNCATE, or `skip` it."""
@@ -197,6 +231,10 @@ class TopicsTable:
 
     config: Mapping[str, str] = field(default_factory=dict)
     """Further settings of a table's topic at its creation."""
+
+    def chosen(self, table: str) -> ChosenColumns:
+        """Return the columns chosen for a table, ``schema.table``."""
+        return ChosenColumns(self.keys.get(table, ()), self.partition_by.get(table, ()))
 
 
 TypeMode: TypeAlias = Literal["native", "text"]

@@ -241,13 +241,13 @@ def _piece(
 ) -> DataFrame:
     value_schema = schemas.schema(piece.value_id)
     key_schema = None
-    if key is not None:
+    if key is not None and not key.in_row:
         assert piece.key_id is not None
         key_schema = schemas.schema(piece.key_id)
     mine = records.where(of_piece(piece.key_id, piece.value_id))
     decoded = decode(mine, value_schema, key_schema, reader=_needed(value_schema))
     sent = row_type(records.sparkSession, value_schema)
-    keys = set(key.fields) if key is not None else set()
+    keys = set() if key_schema is None or key is None else set(key.fields)
 
     def value(column: ColumnPlan, side: str) -> str:
         sql = f"e.{side}.`{column.field}`"
@@ -277,7 +277,8 @@ def _piece(
         selected["b"] = struct((column.field, value(column, "before")) for column in columns)
     else:
         by_field = {column.field: column for column in columns}
-        selected["k"] = struct((f, _canonical(f"key.`{f}`", by_field[f])) for f in key.fields)
+        own = "coalesce(e.after.`{0}`, e.before.`{0}`)" if key.in_row else "key.`{0}`"
+        selected["k"] = struct((f, _canonical(own.format(f), by_field[f])) for f in key.fields)
         selected["f"] = struct(
             (f, _canonical(value(by_field[f], "before"), by_field[f])) for f in key.fields
         )

@@ -19,6 +19,7 @@ __all__ = [
     "ColumnPlan",
     "KeyLayout",
     "Layout",
+    "identity_layout",
     "key_layout",
     "row_record",
     "value_layout",
@@ -80,9 +81,11 @@ class KeyLayout:
 
     Attributes:
         fields: Avro fields of the key's columns, in the key's order.
+        in_row: Whether their values are those of the row: the record's key has other columns.
     """
 
     fields: tuple[str, ...]
+    in_row: bool = False
 
 
 def row_record(schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -188,6 +191,28 @@ def _folds(name: str) -> set[str]:
 def _fold(character: str) -> str:
     upper = character.upper()
     return upper.lower() if len(upper) == 1 and len(upper.lower()) == 1 else character
+
+
+def identity_layout(value: Mapping[str, Any], key: Mapping[str, Any] | None) -> KeyLayout | None:
+    """Return what identifies the rows of a topic; None for a multiset.
+
+    Args:
+        value: Schema of the values, which names it where the key is another one.
+        key: Schema of the keys; None without a key.
+
+    Raises:
+        ContractError: the schema of the values names fields that it does not have.
+    """
+    if "pg_identity" not in value:
+        return None if key is None else key_layout(key)
+    fields = tuple(value["pg_identity"])
+    if not {field["name"] for field in row_record(value)["fields"]}.issuperset(fields):
+        raise ContractError(
+            f"the schema {value.get('namespace', '')}.{value.get('name', '')} has no field of"
+            " `pg_identity`",
+            hint="see docs/envelope.md",
+        )
+    return KeyLayout(fields, in_row=True) if fields else None
 
 
 def key_layout(schema: Mapping[str, Any]) -> KeyLayout | None:

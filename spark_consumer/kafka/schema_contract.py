@@ -35,6 +35,7 @@ _KEPT: Final = frozenset(
         "values",
         *("logicalType", "precision", "scale"),
         *("pg_column", "pg_type", "pg_missing", "pg_attnum", "pg_computed", "pg_truncates"),
+        "pg_identity",
     }
 )
 _OF_A_COLUMN: Final[Mapping[str, type]] = {
@@ -63,6 +64,9 @@ def parsed_schema(schema_id: int, text: str) -> dict[str, Any]:
         raise _refused(schema_id, "it is not JSON") from error
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise _refused(schema_id, "it is not a record")
+    identity = schema.get("pg_identity", [])
+    if not isinstance(identity, list) or not all(isinstance(name, str) for name in identity):
+        raise _refused(schema_id, "pg_identity is no list of texts")
     _Checker(schema_id).check(schema, "", ())
     return {key: _plain(key, value) for key, value in schema.items() if key in _KEPT}
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from spark_consumer.errors import ContractError
 from spark_consumer.kafka.batch_profile import Piece, Survey
-from spark_consumer.kafka.layout import KeyLayout, Layout, key_layout, value_layout
+from spark_consumer.kafka.layout import KeyLayout, Layout, identity_layout, value_layout
 from spark_consumer.kafka.records import TopicRecords
 from spark_consumer.kafka.registry import Schemas
 
@@ -86,12 +86,12 @@ def cut_epochs(mine: TopicRecords, found: Survey, schemas: Schemas) -> list[Epoc
 
 
 def _kind(piece: Piece, found: Survey, schemas: Schemas) -> tuple[KeyLayout | None, Layout]:
-    layout = value_layout(schemas.schema(piece.value_id))
-    if piece.key_id is not None:
-        return key_layout(schemas.schema(piece.key_id)), layout
-    if piece.removals:
+    value = schemas.schema(piece.value_id)
+    layout = value_layout(value)
+    key = None if piece.key_id is None else schemas.schema(piece.key_id)
+    if key is None and piece.removals:
         raise ContractError(
             f"{found.place()}: an update or delete has no key",
             hint="the table needs a replica identity: ALTER TABLE ... REPLICA IDENTITY",
         )
-    return None, layout
+    return identity_layout(value, key), layout

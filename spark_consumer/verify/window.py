@@ -16,7 +16,7 @@ from spark_consumer.errors import TransientConsumerError
 from spark_consumer.kafka.avro_values import decode
 from spark_consumer.kafka.batch_profile import Piece, of_piece, survey
 from spark_consumer.kafka.decode import read_offsets, row_type, wire
-from spark_consumer.kafka.layout import Layout, key_layout, value_layout
+from spark_consumer.kafka.layout import KeyLayout, Layout, identity_layout, value_layout
 from spark_consumer.kafka.position import Position
 from spark_consumer.kafka.registry import Schemas
 from spark_consumer.settings import ConsumerSettings
@@ -173,8 +173,14 @@ def _decoded(
         & (F.col("op") != "t")
         & ~((F.col("op") == "d") & F.col("rekey").eqNullSafe("old"))
     )
-    key_schema = _key_schema(piece, schemas, layout, key) if key else None
+    key_schema = None
+    if key:
+        in_key = _identity(piece, schemas, layout, key)
+        if not in_key.in_row and piece.key_id is not None:
+            key_schema = schemas.schema(piece.key_id)
     mine = decode(mine, schema, key_schema)
+    if key and key_schema is None:
+        mine = mine.withColumn("key", F.expr("coalesce(e.after, e.before)"))
     sent = row_type(spark, schema)
     marked = _Marked(columns, fields, sent, key)
     moved = "(op = 'c' AND rekey <=> 'new')"
@@ -204,18 +210,13 @@ def _decoded(
     )
 
 
-def _key_schema(
-    piece: Piece, schemas: Schemas, layout: Layout, key: Sequence[str]
-) -> Mapping[str, Any]:
-    layout_of_key = None if piece.key_id is None else key_layout(schemas.schema(piece.key_id))
+def _identity(piece: Piece, schemas: Schemas, layout: Layout, key: Sequence[str]) -> KeyLayout:
+    of_key = None if piece.key_id is None else schemas.schema(piece.key_id)
+    found = identity_layout(schemas.schema(piece.value_id), of_key)
     names = {column.field: column.name for column in layout.columns}
-    if (
-        layout_of_key is None
-        or piece.key_id is None
-        or {names.get(field) for field in layout_of_key.fields} != set(key)
-    ):
+    if found is None or {names.get(field) for field in found.fields} != set(key):
         raise DisturbedError("its replica identity changed meanwhile")
-    return schemas.schema(piece.key_id)
+    return found
 
 
 class _Marked:

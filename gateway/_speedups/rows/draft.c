@@ -246,16 +246,16 @@ int put_row(Buffer *out, const Fields *fields, const Value *values, int part)
     return DONE;
 }
 
-int put_key(Buffer *out, const Group *group, const Value *values)
+static int put_fields(Buffer *out, const Fields *fields, int is_union, const Value *values)
 {
-    for (Py_ssize_t i = 0; i < group->key.count; i++) {
-        const Field *field = &group->key.fields[i];
+    for (Py_ssize_t i = 0; i < fields->count; i++) {
+        const Field *field = &fields->fields[i];
         const Value *value = &values[field->index];
         int got;
 
-        if (value->kind == VALUE_UNCHANGED || (value->kind == VALUE_NULL && !group->key_is_union))
+        if (value->kind == VALUE_UNCHANGED || (value->kind == VALUE_NULL && !is_union))
             return NOT_MINE;
-        if (group->key_is_union &&
+        if (is_union &&
             put_bytes(out, value->kind == VALUE_NULL ? "\x00" : "\x02", 1) != DONE)
             return FAILED;
         if (value->kind == VALUE_NULL)
@@ -267,7 +267,12 @@ int put_key(Buffer *out, const Group *group, const Value *values)
     return DONE;
 }
 
-/* The hash of the key's canonical form; `out` is as before. */
+int put_key(Buffer *out, const Group *group, const Value *values)
+{
+    return put_fields(out, &group->key, group->key_is_union, values);
+}
+
+/* The hash of the canonical form of the key, or of what stands for it; `out` is as before. */
 int hash_key(Buffer *out, const Group *group, const Value *values, uint32_t *hash)
 {
     size_t start = out->size;
@@ -448,6 +453,8 @@ int draft(Work *work, const Group *group, int op, const Value *keyed, const Valu
     /* Not encoded to find out that it does not fit: the interpreted path looks at lengths first. */
     if (group->surely_fits < 0 || work->frame_size > 2 * (size_t)group->surely_fits)
         return NOT_MINE;
+    if (group->needs_full && op != OP_INSERTED && !full)
+        return NOT_MINE;
     memset(made, 0, sizeof *made);
     made->has_key = group->has_key;
     made->has_tombstone = op == OP_DELETED && group->tombstones;
@@ -471,16 +478,18 @@ int draft(Work *work, const Group *group, int op, const Value *keyed, const Valu
     return DONE;
 }
 
-/* Whether two rows have the same key, in its bytes. */
-static int same_key(Work *work, const Group *group, int *same)
+/* Whether an UPDATE leaves the row in its place: the bytes of its key, by default. */
+static int same_place(Work *work, const Group *group, int *same)
 {
+    const Fields *place = group->has_place ? &group->place : &group->key;
+    int is_union = group->has_place || group->key_is_union;
     Buffer *out = &work->scratch;
     size_t start = out->size, middle;
-    int got = put_key(out, group, work->old_values);
+    int got = put_fields(out, place, is_union, work->old_values);
 
     middle = out->size;
     if (got == DONE)
-        got = put_key(out, group, work->new_values);
+        got = put_fields(out, place, is_union, work->new_values);
     if (got == DONE)
         *same = middle - start == out->size - middle &&
                 (middle == start ||
@@ -505,7 +514,8 @@ int draft_update(Work *work, const Group *group, int action, int has_old, int fu
                    : draft(work, group, OP_INSERTED, new, NULL, 0, new, work->seq, 0, to);
     if (!has_old)
         return draft(work, group, OP_UPDATED, new, NULL, 0, new, work->seq, 0, to);
-    if (group->has_key && (got = same_key(work, group, &same)) != DONE)
+    if ((group->has_key || group->has_place) &&
+        (got = same_place(work, group, &same)) != DONE)
         return got;
     if (same)
         return draft(work, group, OP_UPDATED, new, old, full, new, work->seq, 0, to);

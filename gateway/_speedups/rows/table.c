@@ -133,15 +133,18 @@ static int read_group(Group *group, PyObject *from, Py_ssize_t columns)
         [UPDATE] = PROJECTION_UPDATING,
         [DELETE] = PROJECTION_DELETING,
     };
-    PyObject *key, *canonical;
+    PyObject *key, *canonical, *place;
     Numbered numbered;
 
     if (!has_layout(from, PROJECTION_SIZE, "projection"))
         return FAILED;
     key = PyTuple_GetItem(from, PROJECTION_KEY);
     canonical = PyTuple_GetItem(from, PROJECTION_CANONICAL);
+    place = PyTuple_GetItem(from, PROJECTION_PLACE);
     group->has_key = key != Py_None;
     group->is_spread = canonical != Py_None;
+    group->has_place = place != Py_None;
+    group->needs_full = PyObject_IsTrue(PyTuple_GetItem(from, PROJECTION_NEEDS_FULL));
     group->key_is_union = PyObject_IsTrue(PyTuple_GetItem(from, PROJECTION_KEY_IS_UNION));
     group->names_keys = PyObject_IsTrue(PyTuple_GetItem(from, PROJECTION_NAMES_KEYS));
     group->tombstones = PyObject_IsTrue(PyTuple_GetItem(from, PROJECTION_TOMBSTONES));
@@ -152,6 +155,8 @@ static int read_group(Group *group, PyObject *from, Py_ssize_t columns)
         DONE)
         return FAILED;
     if (group->has_key && read_fields(&group->key, key, columns, is_value_code) != DONE)
+        return FAILED;
+    if (group->has_place && read_fields(&group->place, place, columns, is_value_code) != DONE)
         return FAILED;
     if (group->is_spread &&
         read_fields(&group->canonical, canonical, columns, is_canonical_code) != DONE)
@@ -215,6 +220,7 @@ void table_free(Table *table)
         PyMem_Free(group->row.fields);
         PyMem_Free(group->key.fields);
         PyMem_Free(group->canonical.fields);
+        PyMem_Free(group->place.fields);
         PyMem_Free(group->targets);
     }
     PyMem_Free(table->groups);

@@ -40,9 +40,9 @@ struct Target {
 };
 
 typedef struct {
-    Fields row, key, canonical;
+    Fields row, key, canonical, place;
     PyObject *names; /* tuple: each field's name as an Avro string */
-    int has_key, key_is_union, names_keys, is_spread, tombstones;
+    int has_key, key_is_union, has_place, needs_full, names_keys, is_spread, tombstones;
     const uint8_t *table_part;
     Py_ssize_t table_part_size;
     Py_ssize_t surely_fits;

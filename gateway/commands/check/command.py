@@ -11,6 +11,7 @@ from gateway.commands.check.findings import Finding, Severity, failed, fine, gua
 from gateway.commands.check.server import event_trigger_findings, server_findings, slot_findings
 from gateway.commands.check.tables import (
     filter_findings,
+    key_findings,
     mask_findings,
     publication_findings,
     push_down_findings,
@@ -131,6 +132,7 @@ def _source_findings(
         yield fine("row filters: the server of [filters] dsn answers as the source does")
     yield from filter_findings(routes, settings)
     yield from mask_findings(plan)
+    yield from key_findings(plan, settings)
     yield from table_findings(plan)
     yield from type_findings(plan, settings)
     yield from unchanged_findings(plan, settings)

@@ -11,6 +11,7 @@ from gateway.config import Settings
 from gateway.core.names import error_topic
 from gateway.definitions.model import Definitions, Operation, Plan
 from gateway.definitions.sql.expression import column_names
+from gateway.definitions.tables.keys import identifies, key_of
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.rowfilter.server.pushdown import is_exact_on, pushed
@@ -22,6 +23,7 @@ from gateway.source.session.connection import ServerFacts
 
 __all__ = [
     "filter_findings",
+    "key_findings",
     "mask_findings",
     "publication_findings",
     "push_down_findings",
@@ -81,6 +83,37 @@ def mask_findings(plan: Plan) -> Iterator[Finding]:
     for (subscription, oid), masks in sorted(masked.items()):
         named = ", ".join(f"{name} ({mask})" for name, mask in masks)
         yield fine(f"table {plan.tables[oid]} of subscription {subscription}: masked are {named}")
+
+
+def key_findings(plan: Plan, settings: Settings) -> Iterator[Finding]:
+    """Yield the keys and partitions that ``[topics]`` chooses, and names there of no table."""
+    topics = settings.topics
+    held = {f"{one.schema}.{one.table}" for one in plan.held}
+    tables = {str(plan.tables[oid]): plan.tables[oid] for _, oid in plan.targets}
+    for setting, names in (("keys", topics.keys), ("partition_by", topics.partition_by)):
+        for name in sorted(names.keys() - tables.keys() - held):
+            if settings.group is None:
+                yield Finding(
+                    Severity.WARNING,
+                    f"topics: [topics.{setting}] has {name}, and no such table is published",
+                    "write it as schema.table, without quotes inside; under "
+                    "publish_via_partition_root the root",
+                )
+    for name, table in sorted(tables.items()):
+        chosen, columns = topics.chosen(name), {column.name for column in table.columns}
+        if chosen.partition:
+            yield fine(f"table {name}: its partitions are chosen by {', '.join(chosen.partition)}")
+        if not chosen.key:
+            continue
+        shared = "" if identifies(key_of(table, columns), chosen) else ", which rows can share"
+        yield Finding(
+            Severity.FINE,
+            f"table {name}: the key of its records is {', '.join(chosen.key)}{shared}",
+            "no tombstone follows its deletes, and compaction would lose rows; a consumer tells "
+            "them apart by `pg_identity` of the schema of the values"
+            if shared
+            else "",
+        )
 
 
 def table_findings(plan: Plan) -> Iterator[Finding]:

@@ -60,7 +60,8 @@ def type_findings(plan: Plan, settings: Settings) -> Iterator[Finding]:
     published: dict[str, Column] = {}
     masked: dict[str, Mask] = {}
     for table, columns, masks in _published(plan):
-        key = key_of(table, {column.name for column in columns}) or ()
+        key = {*(key_of(table, {c.name for c in columns}) or ())}
+        key.update(settings.topics.chosen(str(table)).key)
         tables.add(str(table))
         masked |= {f"{table}.{c}": mask for c, mask in masks.items() if mask.kind != "null"}
         for column in columns:
@@ -113,7 +114,10 @@ def unchanged_findings(plan: Plan, settings: Settings) -> Iterator[Finding]:
         columns = [column for column in table.columns if publish.publishes(column)]
         key = key_of(table, {column.name for column in columns})
         described = describe(
-            *(table.schema, table.name, columns, key), types=settings.types, envelope=envelope
+            *(table.schema, table.name, columns, key),
+            types=settings.types,
+            envelope=envelope,
+            chosen=settings.topics.chosen(str(table)),
         )
         large = table.may_toast.difference(table.identity, dict(publish.masks))
         unread = (f for f in described.fields if unavailable_text(f) is None)
@@ -190,7 +194,10 @@ def _described(
     to = (publish.subscription for publish in plan.publishes if publish.target_oid == table.oid)
     for envelope in dict.fromkeys(map(settings.envelope.of, to)):
         described = describe(
-            table.schema, table.name, columns, key, types=settings.types, envelope=envelope
+            *(table.schema, table.name, columns, key),
+            types=settings.types,
+            envelope=envelope,
+            chosen=settings.topics.chosen(str(table)),
         )
         yield from described.fields
 

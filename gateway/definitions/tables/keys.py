@@ -1,14 +1,19 @@
-"""Keys of published tables. Pure."""
+"""Keys of published tables: what identifies a row, and what ``[topics]`` has chosen instead. Pure.
+
+The columns that ``[topics]`` names change the record key and the partition alone. A row remains
+identified by `key_of`, for copies, for comparisons and for consumers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import TypeAlias
 
-from gateway.definitions.model import Table
+from gateway.definitions.model import Operation, Table
 from gateway.pgoutput.messages import ReplicaIdentity
+from schemas.settings.tables import ChosenColumns
 
-__all__ = ["KeyColumns", "key_of"]
+__all__ = ["KeyColumns", "chosen_fault", "identifies", "key_of", "record_key"]
 
 KeyColumns: TypeAlias = tuple[str, ...] | None
 """Names of the key columns in table order, ``()`` for the whole row, None for no key."""
@@ -31,3 +36,49 @@ def key_of(table: Table, published: Collection[str]) -> KeyColumns:
         case _:
             complete = table.identity and set(table.identity) <= set(published)
             return table.identity if complete else None
+
+
+def record_key(key: KeyColumns, chosen: ChosenColumns) -> KeyColumns:
+    """Return the columns of the record key, like `key_of`, of a table whose rows `key` identifies.
+
+    Args:
+        key: Result of `key_of`.
+        chosen: Columns chosen for the table.
+    """
+    return chosen.key or key
+
+
+def identifies(key: KeyColumns, chosen: ChosenColumns) -> bool:
+    """Whether two rows never have the same record key, and a tombstone deletes one row."""
+    return bool(key) and set(key or ()) <= set(record_key(key, chosen) or ())
+
+
+def chosen_fault(
+    chosen: ChosenColumns,
+    published: Collection[str],
+    operations: Collection[Operation],
+    replica_identity: ReplicaIdentity,
+    identity: Collection[str],
+) -> str | None:
+    """Return why a table cannot have the columns `chosen`; None if it can.
+
+    Args:
+        chosen: Columns chosen for the table.
+        published: Its published columns.
+        operations: Its published operations. INSERT and TRUNCATE need no old values.
+        replica_identity: Replica identity of the relation that changes.
+        identity: Columns of that identity.
+    """
+    is_logged = replica_identity is ReplicaIdentity.FULL
+    is_logged |= {Operation.UPDATE, Operation.DELETE}.isdisjoint(operations)
+    for setting, names in (("keys", chosen.key), ("partition_by", chosen.partition)):
+        for name in names:
+            if name not in published:
+                return f"[topics.{setting}] has its column {name!r}, which is not published"
+            if not is_logged and name not in identity:
+                return (
+                    f"[topics.{setting}] has its column {name!r}, whose old value an UPDATE or"
+                    " DELETE does not log: it is not part of the replica identity"
+                    " (ALTER TABLE ... REPLICA IDENTITY FULL)"
+                )
+    return None

@@ -33,10 +33,11 @@ from gateway.definitions.tables.retired import with_retired
 from gateway.definitions.tables.shape import read_shape, unseen_change, write_shape
 from gateway.pgoutput.messages import ReplicaIdentity
 from schemas.settings.masks import Mask, read_mask
-from schemas.settings.tables import Envelope, TypesTable
+from schemas.settings.tables import ChosenColumns, Envelope, TypesTable
 from schemas.types import NESTED, of_column
 
 __all__ = [
+    "chosen_signature",
     "describe",
     "describe_masks",
     "description_fault",
@@ -63,7 +64,7 @@ _SAME_KEYS: Final = {21: 20, 23: 20, 20: 20, 700: 701, 701: 701, 1043: 25, 25: 2
 def describe(plan: Plan, copy: TableCopy) -> str:
     """Return how `plan` publishes the table of `copy`, as JSON."""
     table = plan.tables[copy.target_oid]
-    key = key_of(table, copy.columns)
+    key, chosen = key_of(table, copy.columns), plan.topics.chosen(str(table))
     masks = dict(copy.masks)
     hashed = [name for name, mask in copy.masks if mask.kind == "hash"]
     hidden = {c.name for c in table.columns if c.name in masks or c.name not in copy.columns}
@@ -74,7 +75,7 @@ def describe(plan: Plan, copy: TableCopy) -> str:
         # A hash is text, whatever the type.
         "native": _native(
             table,
-            [name for name in (copy.columns if key == () else key or ()) if name not in hashed],
+            {*(copy.columns if key == () else key or ()), *chosen.key}.difference(hashed),
             plan.types,
             envelope,
         ),
@@ -96,6 +97,8 @@ def describe(plan: Plan, copy: TableCopy) -> str:
     }
     if envelope.format != "pgsluice":
         description["format"] = str(envelope)
+    if (signature := chosen_signature(table.columns, chosen)) is not None:
+        description["chosen"] = signature
     if copy.masked_as:
         description["masked_as"] = copy.masked_as
         description["masked"] = [
@@ -245,6 +248,24 @@ def key_signature(columns: Iterable[Column], key: KeyColumns) -> list[str] | Non
     return [f"{name} {_SAME_KEYS.get(types[name], types[name])}" for name in key]
 
 
+def chosen_signature(
+    columns: Iterable[Column], chosen: ChosenColumns
+) -> list[list[str] | None] | None:
+    """Return the signatures of the columns that are chosen, None if none are.
+
+    Args:
+        columns: Columns of the table.
+        chosen: Columns chosen for the record key and the partition.
+    """
+    known = {column.name: column for column in columns}
+    signatures = [
+        # A table that lacks one of them is held.
+        key_signature(known.values(), tuple(name for name in names if name in known))
+        for names in (chosen.key, chosen.partition)
+    ]
+    return signatures if any(signatures) else None
+
+
 def _native(
     table: Table, names: Collection[str], types: TypesTable, envelope: Envelope
 ) -> dict[str, bool]:
@@ -270,7 +291,7 @@ def has_same_key(before: str, after: str) -> bool:
     older texts, which do not say how keys were carried.
     """
     was, now = json.loads(before), json.loads(after)
-    if was.get("format") != now.get("format"):
+    if any(was.get(name) != now.get(name) for name in ("format", "chosen")):
         return False
     types = was.get("native", {})
     same = all(types.get(name, native) == native for name, native in now["native"].items())

@@ -95,8 +95,15 @@ def compile_key_encoder(schema: TableSchema, indexes: Sequence[int]) -> RowEncod
         raise SchemaError(f"{schema} has no key")
     position = {field.name: index for field, index in zip(schema.fields, indexes, strict=True)}
     steps: list[Step] = [(field, position[field.name]) for field in schema.key_fields]
-    if schema.key_kind is KeyKind.COLUMNS:
-        return _compile(schema, steps, union=False, absent="refused")
+    if schema.has_nullable_key:
+        return _compile(schema, steps, absent="null_only")
+    return _compile(schema, steps, union=False, absent="refused")
+
+
+def compile_place_encoder(schema: TableSchema, indexes: Sequence[int]) -> RowEncoder:
+    """Prepare tuple -> `schema.place_fields` as Avro: equal where an UPDATE moves no row."""
+    position = {field.name: index for field, index in zip(schema.fields, indexes, strict=True)}
+    steps: list[Step] = [(field, position[field.name]) for field in schema.place_fields]
     return _compile(schema, steps, absent="null_only")
 
 

@@ -8,13 +8,15 @@ from typing import Final
 
 from gateway.core.errors import SchemaError
 from gateway.definitions.model import Column, Masks, Plan, Publish, Table
-from gateway.definitions.tables.keys import KeyColumns, key_of
+from gateway.definitions.tables.keys import KeyColumns, chosen_fault, key_of
 from gateway.pgoutput.messages import Relation, RelationColumn, ReplicaIdentity, Type
 from gateway.routing.ports import CatalogReader
 from gateway.routing.row.transaction_state import CollectionOrder
+from schemas.settings.tables import ChosenColumns
 
 __all__ = ["Projection", "Projections"]
 
+_CHOSEN: Final = ChosenColumns()
 _TEXT: Final = 25
 _WIDTHS: Final = {21: (0, 2), 23: (0, 4), 20: (0, 8), 700: (1, 4), 701: (1, 8)}
 """Kind and size in bytes of int2, int4, int8 (0) and float4, float8 (1), by OID."""
@@ -28,6 +30,7 @@ class Projection:
         columns: Published columns, in the target's order.
         identity: Names of the replica identity's columns.
         masks: Masks of some of the columns.
+        chosen: Columns chosen for the record key and the partition.
     """
 
     target: Table
@@ -36,10 +39,11 @@ class Projection:
     identity: tuple[str, ...]
     order: CollectionOrder
     masks: Masks = ()
+    chosen: ChosenColumns = _CHOSEN
 
     @property
     def key(self) -> KeyColumns:
-        """Columns of the record key under the announced replica identity."""
+        """Columns that identify a row under the announced replica identity."""
         as_announced = replace(
             self.target, replica_identity=self.replica_identity, identity=self.identity
         )
@@ -83,6 +87,7 @@ class Projections:
     def __init__(self, plan: Plan, catalog: CatalogReader) -> None:
         self.tables = dict(plan.tables)
         self._catalog = catalog
+        self._topics = plan.topics
         self._names = {table.oid: (table.schema, table.name) for table in plan.tables.values()}
         self._types: dict[int, str] = {}
         self._orders: dict[int, CollectionOrder] = {}
@@ -127,8 +132,15 @@ class Projections:
                 f"{target}: the masked column {min(gone)!r} is gone",
                 hint="if it was renamed, rename it in [columns] masks as well",
             )
-        order = self._order(target.oid)
-        found = Projection(target, columns, replica_identity, identity, order, publish.masks)
+        chosen, order = self._topics.chosen(str(target)), self._order(target.oid)
+        found = Projection(
+            target, columns, replica_identity, identity, order, publish.masks, chosen
+        )
+        # The identities of partitions published as their root are not announced: the plan's count.
+        operations = publish.operations if publish.relation_oid == relation.relation_oid else ()
+        names = {column.name for column in columns}
+        if (why := chosen_fault(chosen, names, operations, replica_identity, identity)) is not None:
+            raise SchemaError(f"{target}: {why}")
         for name, mask in publish.masks:
             if mask.kind != "hash" and name in (found.key or ()):
                 raise SchemaError(
@@ -197,6 +209,7 @@ class Projections:
             table.identity,
             self._order(table.oid),
             masks,
+            self._topics.chosen(str(table)),
         )
 
     def changes(self, oid: int) -> int:

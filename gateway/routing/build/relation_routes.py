@@ -18,9 +18,8 @@ from gateway.core.watermark import CopyState
 from gateway.definitions.ddl.alterations import PREFIX, rewritten
 from gateway.definitions.ddl.authentication import Reason, UntrustedMessageError
 from gateway.definitions.model import Operation, Plan, Publish, TableCopy, TableId
-from gateway.definitions.tables.keys import key_of
 from gateway.definitions.tables.mask_changes import changed_masks, masks_by_number
-from gateway.definitions.tables.remembered import key_signature
+from gateway.definitions.tables.remembered import chosen_signature, key_signature
 from gateway.definitions.tables.shape import unseen_changes
 from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import encode_copy
@@ -28,7 +27,7 @@ from gateway.pgoutput.messages import LogicalMessage, Relation
 from gateway.pgoutput.relations import Relations
 from gateway.routing.build.copy_routes import copy_route
 from gateway.routing.build.held_tables import HeldTables
-from gateway.routing.build.projections import Projections
+from gateway.routing.build.projections import Projection, Projections
 from gateway.routing.build.publication_history import PublicationHistory, Publishes
 from gateway.routing.build.relation_check import mismatch_of, targets_of
 from gateway.routing.build.route_builder import RouteBuilder
@@ -116,9 +115,8 @@ class RelationRoutes:
         self._planned = plan.tables
         self._copies = {(copy.subscription, copy.target_oid): copy for copy in plan.copies}
         self._keys = {
-            (copy.subscription, copy.target_oid): key_signature(
-                plan.tables[copy.target_oid].columns,
-                key_of(plan.tables[copy.target_oid], copy.columns),
+            (copy.subscription, copy.target_oid): _signatures(
+                self.projections.stored(plan.tables[copy.target_oid], copy.columns, copy.masks)
             )
             for copy in plan.copies
         }
@@ -437,7 +435,7 @@ class RelationRoutes:
             table_id = (publish.subscription, publish.target_oid)
             try:
                 projection = self.projections.of_relation(publish, relation)
-                keyed_by = key_signature(projection.columns, projection.key)
+                keyed_by = _signatures(projection)
                 if self._keys.get(table_id, keyed_by) != keyed_by:
                     self.held.hold({table_id: "its key has changed"})
                 shared.add(publish, projection)
@@ -450,6 +448,12 @@ class RelationRoutes:
                     raise
                 self.held.hold({table_id: error.message})
         return shared.routes(f"{relation.namespace}.{relation.name}")
+
+
+def _signatures(projection: Projection) -> tuple[object, object]:
+    """Return signatures that change whenever the keys or the partitions of rows change."""
+    columns = projection.columns
+    return key_signature(columns, projection.key), chosen_signature(columns, projection.chosen)
 
 
 def _by_relation(publishes: Sequence[Publish]) -> Publishes:

@@ -41,6 +41,7 @@ class RouteBuilder:
             projection.key,
             types=self._settings.types,
             envelope=envelope,
+            chosen=projection.chosen,
         )
 
     def encoder(
@@ -61,6 +62,7 @@ class RouteBuilder:
             indexes=indexes,
             types=self._settings.types,
             envelope=envelope,
+            chosen=projection.chosen,
         )
 
     def target(

@@ -244,13 +244,13 @@ def _projection(
     if any(_scalar(field).type.conversion not in compiled.CONVERSIONS for field in schema.fields):
         return None
     if route.canonical is not None:
-        if any(field.type.key not in compiled.KEY_FORMS for field in schema.key_fields):
+        if any(field.type.key not in compiled.KEY_FORMS for field in schema.partition_fields):
             return None
         canonical = tuple(
             layouts.Field(
                 compiled.KEY_FORMS[field.type.key], position[field.name], 0, True, False, False, b""
             )
-            for field in schema.key_fields
+            for field in schema.partition_fields
         )
 
     unavailable = dict(zip(schema.fields, encoder.unavailable, strict=True))
@@ -270,12 +270,17 @@ def _projection(
     key: tuple[layouts.Field, ...] | None = None
     if schema.key_kind is not KeyKind.NONE:
         key = tuple(field(described) for described in schema.key_fields)
+    place: tuple[layouts.Field, ...] | None = None
+    if schema.place_fields != schema.key_fields:
+        place = tuple(field(described) for described in schema.place_fields)
     inserting, updating, deleting = decisions.specified
     return layouts.Projection(
         row=tuple(field(described) for described in schema.fields),
         names=tuple(encode_text(described.name) for described in schema.fields),
         key=key,
-        key_is_union=schema.key_kind is KeyKind.WHOLE_ROW,
+        key_is_union=schema.has_nullable_key,
+        place=place,
+        needs_full=encoder.needs_full,
         names_keys=route.names_keys,
         canonical=canonical,
         table_part=encoder.table_part,

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from gateway.core.errors import RecordSizeError, UnfitError
+from gateway.core.errors import RecordSizeError, UnfitError, ValueFormatError
 from gateway.core.lsn import format_lsn
 from gateway.core.records import Header, Record
 from gateway.definitions.model import Operation
@@ -70,6 +70,7 @@ class ProjectionRoute:
         encode_new: The same for the new row of an update.
         encode_old: Old key tuple -> the same, with the identity's columns only.
         encode_key: Tuple -> Avro key; None if the table has no key.
+        encode_place: Tuple -> bytes that differ when an UPDATE moves the row; None if none can.
         canonical: Tuple -> bytes that are equal if the keys are, for the choice of the partition;
             None if all topics have one partition.
         mask: Tuple -> the same with masked values; None if no column is masked.
@@ -87,6 +88,7 @@ class ProjectionRoute:
         "encode_key",
         "encode_new",
         "encode_old",
+        "encode_place",
         "encode_row",
         "encoder",
         "inserting",
@@ -125,6 +127,7 @@ class ProjectionRoute:
         self.encode_new = encoder.encode_new
         self.encode_old = encoder.encode_old
         self.encode_key = encoder.encode_key
+        self.encode_place = encoder.encode_place
         self.mask = mask
         self.unchanged = encoder.encode_unchanged
         self.value = encoder.value
@@ -281,7 +284,8 @@ class ProjectionRoute:
         lsn: int,
         tx: TransactionState,
     ) -> list[Draft]:
-        """Make the records of an UPDATE, from masked rows; two halves if the key changes."""
+        """Make the records of an UPDATE, from masked rows; two halves if the row moves."""
+        self.check_logged(full or action is Action.INSERT)
         if action is Action.DELETE:
             assert old is not None  # without an old row, nothing can leave the filter
             return self.draft_delete(old, full, lsn, tx.seq, tx)
@@ -294,7 +298,7 @@ class ProjectionRoute:
         if tx.large and full:
             self.check_values(old)
         before = self.encode_row(old) if full else self.encode_old(old)
-        if self.encode_key is None or self.encode_key(old) == self.encode_key(new):
+        if self.encode_place is None or self.encode_place(old) == self.encode_place(new):
             return [self.draft(b"u", new, before, new, lsn, tx.seq, tx)]
         drafts = self.draft_delete(old, full, lsn, tx.seq - 1, tx, rekey=b"old")
         drafts.append(self.draft(b"c", new, before, new, lsn, tx.seq, tx, rekey=b"new"))
@@ -323,6 +327,7 @@ class ProjectionRoute:
 
         `old` is masked.
         """
+        self.check_logged(full)
         if tx.large and full:
             self.check_values(old)
         before = self.encode_row(old) if full else self.encode_old(old)
@@ -363,6 +368,20 @@ class ProjectionRoute:
             EMPTY_ARRAY if after is None or UNCHANGED not in after else self.unchanged(after),
         )
         return key, canonical, body, tx.headers.make(lsn, seq, op, rekey)
+
+    def check_logged(self, full: bool) -> None:
+        """Raise if key or partition need the whole old row, and it was not logged.
+
+        Raises:
+            ValueFormatError: the replica identity is not what the route was built for; that of a
+                partition published as its root can change unannounced.
+        """
+        if self.encoder.needs_full and not full:
+            raise ValueFormatError(
+                f"{self.encoder.schema}: the old values of the columns in [topics.keys] or"
+                " [topics.partition_by] are not logged",
+                hint="ALTER TABLE ... REPLICA IDENTITY FULL, for each partition",
+            )
 
     def check_values(self, row: Row) -> None:
         """Raise if one value alone makes the row's record too large for all topics.

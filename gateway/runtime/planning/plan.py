@@ -54,7 +54,7 @@ from gateway.observe import event
 from gateway.pgoutput.messages import LogicalMessage
 from gateway.rowfilter.permitted import is_collation
 from gateway.rowfilter.server.pushdown import is_exact_on, push_down
-from gateway.runtime.planning.table_checks import find_faults, keyless_faults
+from gateway.runtime.planning.table_checks import find_faults, key_faults
 from gateway.source.catalog.catalog import read_catalog
 from gateway.source.catalog.shapes import has_unseen_changes
 from gateway.source.catalog.tables import existing_relations
@@ -207,10 +207,12 @@ def _vetted(
             masked=masked,
             accepted=same and streamed and described,
         )
-        plan = replace(plan, types=settings.types, envelope=settings.envelope)
+        plan = replace(
+            plan, types=settings.types, envelope=settings.envelope, topics=settings.topics
+        )
         noticed = find_faults(settings, connection, plan, states, rights=rights) if holds else {}
-        if not holds and (keyless := keyless_faults(settings, plan)):
-            (_, oid), fault = min(keyless.items(), key=lambda one: one[0])
+        if not holds and (wrong := key_faults(settings, plan)):
+            (_, oid), fault = min(wrong.items(), key=lambda one: one[0])
             raise DefinitionError(f"table {plan.tables[oid]}: {fault.reason}")
         more = {
             (name, oid): fault

@@ -22,7 +22,7 @@ from gateway.core.names import error_topic, message_topic, transaction_topic
 from gateway.core.watermark import CopyState
 from gateway.definitions.model import Column, Fault, Plan, Publish, Table, TableId
 from gateway.definitions.server import SUFFIXES
-from gateway.definitions.tables.keys import key_of
+from gateway.definitions.tables.keys import chosen_fault, identifies, key_of
 from gateway.definitions.tables.remembered import oversized
 from gateway.definitions.tables.topic_names import topic_name_faults
 from gateway.envelope.schema import describe
@@ -36,11 +36,15 @@ from gateway.source.session.blockers import lock_holders
 from gateway.source.stream.options import wants_binary
 from schemas.settings.tables import Envelope, TypesTable
 
-__all__ = ["adding", "find_faults", "keyless_faults", "reserved_topics"]
+__all__ = ["adding", "find_faults", "key_faults", "reserved_topics"]
 
 _NO_KEY: Final = (
     "it has no key, and [envelope] gives this subscription no `t` records: a second copy would add"
     " its rows once more"
+)
+_SHARED_KEY: Final = (
+    "several rows can have the key of [topics.keys], and [envelope] gives this subscription no `t`"
+    " records: a consumer would take them for one row"
 )
 _LOCKED_S: Final = 5
 """Seconds for which ALTER PUBLICATION waits for a lock."""
@@ -77,26 +81,53 @@ def find_faults(
     )
     faults |= {table_id: Fault(why) for table_id, why in reasons.items()}
     faults |= {**dict(_oversized(settings, plan)), **dict(_until_asked(settings, known))}
-    return faults | keyless_faults(settings, plan)
+    return faults | key_faults(settings, plan)
 
 
-def keyless_faults(settings: Settings, plan: Plan) -> dict[TableId, Fault]:
-    """Return the faults of tables that would be copied without a key and without a ``t``."""
+def key_faults(settings: Settings, plan: Plan) -> dict[TableId, Fault]:
+    """Return the faults of tables that cannot have the key or the partitions of the settings.
+
+    Those that would be copied without a ``t`` need a key that identifies a row.
+    """
+    return {**_keyless_faults(settings, plan), **dict(_chosen_faults(settings, plan))}
+
+
+def _chosen_faults(settings: Settings, plan: Plan) -> Iterator[tuple[TableId, Fault]]:
+    for publish in plan.publishes:
+        table, relation = plan.tables[publish.target_oid], plan.tables[publish.relation_oid]
+        chosen = settings.topics.chosen(str(table))
+        if not (chosen.key or chosen.partition):
+            continue
+        why = chosen_fault(
+            chosen,
+            {c.name for c in table.columns if publish.publishes(c)},
+            publish.operations,
+            relation.replica_identity,
+            relation.identity,
+        )
+        if why is not None:
+            yield (publish.subscription, publish.target_oid), Fault(why, always=True)
+
+
+def _keyless_faults(settings: Settings, plan: Plan) -> dict[TableId, Fault]:
     without = {
         subscription.name
         for subscription in plan.subscriptions
         if subscription.copy_data and not settings.envelope.of(subscription.name).truncates
     }
     return {
-        (publish.subscription, publish.target_oid): Fault(_NO_KEY, always=True)
+        (publish.subscription, publish.target_oid): Fault(why, always=True)
         for publish in plan.publishes
-        if publish.subscription in without and not _has_key(plan, publish)
+        if publish.subscription in without and (why := _why_no_upsert(settings, plan, publish))
     }
 
 
-def _has_key(plan: Plan, publish: Publish) -> bool:
+def _why_no_upsert(settings: Settings, plan: Plan, publish: Publish) -> str | None:
     table = plan.tables[publish.target_oid]
-    return bool(key_of(table, {c.name for c in table.columns if publish.publishes(c)}))
+    key = key_of(table, {c.name for c in table.columns if publish.publishes(c)})
+    if not key:
+        return _NO_KEY
+    return None if identifies(key, settings.topics.chosen(str(table))) else _SHARED_KEY
 
 
 def reserved_topics(settings: Settings, plan: Plan) -> list[str]:

@@ -17,6 +17,7 @@ from gateway.core.names import (
     transaction_topic,
 )
 from gateway.definitions.model import Fault, Plan, TableId
+from gateway.definitions.tables.keys import identifies
 from gateway.sink.delivery.record_limits import batch_bytes, most_bytes
 from gateway.sink.topics.durability import Risk, risks
 from gateway.sink.topics.topic_ids import ids_of, read_topics
@@ -88,7 +89,7 @@ def _specs_by_table(plan: Plan, settings: Settings) -> dict[TableId, TopicSpec]:
                 key="topics.names",
                 hint="give one of them another name",
             )
-        keyed = bool(table.identity)
+        keyed = identifies(table.identity, settings.topics.chosen(str(table)))
         truncates = any(o.value == "truncate" for o in operations)
         truncates = truncates and settings.topics.truncate == "publish"
         truncates = truncates and settings.envelope.of(subscription).truncates

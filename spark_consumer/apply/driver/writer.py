@@ -122,6 +122,8 @@ class SmallWriter:
         assert isinstance(epoch.records, HeldRecords)
         if any(column.spark_type.partition("(")[0] not in _KINDS for column in columns):
             raise NotSmallError
+        if epoch.key is not None and epoch.key.in_row:
+            raise NotSmallError  # the Java classes look for the key in the record's key
         fields = self._fields(columns, epoch) if recreate else None
         files = table.data_files(found, LARGEST_BYTES, fields)
         if files is None:

@@ -23,7 +23,7 @@ from spark_consumer.formats.protocol import Table
 from spark_consumer.formats.schema_evolution import Known, follow, known_after, matched, planned
 from spark_consumer.kafka.batch_profile import Piece
 from spark_consumer.kafka.decode import RowTypes, changes
-from spark_consumer.kafka.layout import ColumnPlan, KeyLayout, Layout, key_layout, value_layout
+from spark_consumer.kafka.layout import ColumnPlan, KeyLayout, Layout, identity_layout, value_layout
 from spark_consumer.kafka.position import Share
 from spark_consumer.kafka.records import FrameRecords
 from spark_consumer.kafka.registry import Schemas
@@ -110,8 +110,10 @@ class GuessedShares:
     def _plan(self, table: Table, found: Found | None, expected: Expected) -> _Plan | None:
         """Return how such a share is applied; None when a guess is not possible."""
         kind = expected.kind
-        layout = value_layout(self._schemas.schema(kind.value_id))
-        key = None if kind.key_id is None else key_layout(self._schemas.schema(kind.key_id))
+        value = self._schemas.schema(kind.value_id)
+        layout = value_layout(value)
+        of_key = None if kind.key_id is None else self._schemas.schema(kind.key_id)
+        key = identity_layout(value, of_key)
         written = self._types.of(kind.value_id)
         if found is None:
             position = replace(expected.share.position, generation=table.version() + 1)

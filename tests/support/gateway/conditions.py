@@ -38,6 +38,8 @@ def bind_compiled(filters: Sequence[RowFilter], names: Sequence[str]) -> Decide 
         names=(),
         key=None,
         key_is_union=False,
+        place=None,
+        needs_full=False,
         names_keys=False,
         canonical=None,
         table_part=b"",

@@ -43,7 +43,7 @@ from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.routing.ports import CatalogReader, Evaluator
 from gateway.transactions import Assembler, Series, Transaction
 from schemas.headers import DEBEZIUM_HEADERS
-from schemas.settings.tables import EnvelopeTable, TypesTable
+from schemas.settings.tables import EnvelopeTable, TopicsTable, TypesTable
 from tests.support.models.pgoutput_encode import xlogdata
 
 T1 = 16384
@@ -187,6 +187,7 @@ class Gateway:
         copies: Sequence[TableCopy] = (),
         types: TypesTable | None = None,
         envelope: EnvelopeTable | None = None,
+        topics: TopicsTable | None = None,
         hash_key: bytes = b"",
         has_masks: bool = False,
     ) -> None:
@@ -201,16 +202,17 @@ class Gateway:
             tuple(publishes),
             tuple(copies),
             (),
+            topics=topics or TopicsTable(),
         )
         by_oid = {t.oid: t for t in tables}
-        topics = {
+        counts = {
             f"{p.subscription}.public.{by_oid[p.target_oid].name}": partitions for p in publishes
         }
         settings = RoutingSettings(
             "gw",
             "db",
             "1",
-            topics,
+            counts,
             message_prefixes=prefixes,
             binary=binary is not None,
             quarantined=frozenset(quarantined),

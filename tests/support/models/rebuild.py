@@ -5,7 +5,7 @@ Written from the contract alone, for tests that compare the result with a native
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tests.support.gateway.process import Read
@@ -14,9 +14,14 @@ Row = tuple[tuple[str, Any], ...]
 
 
 class Rebuilt:
-    """One subscriber table. `apply` takes records in the order of the topic."""
+    """One subscriber table. `apply` takes records in the order of the topic.
 
-    def __init__(self) -> None:
+    Args:
+        identity: Columns that identify a row, where the record's key has others; none for all.
+    """
+
+    def __init__(self, identity: Sequence[str] | None = None) -> None:
+        self._names = identity
         self._keyed: dict[Row, dict[str, Any]] = {}
         self._bag: list[dict[str, Any]] = []
         self._moving: tuple[bool, dict[str, Any]] | None = None
@@ -44,23 +49,33 @@ class Rebuilt:
         if record.op == "t":
             self._keyed.clear()
             self._bag.clear()
-        elif record.key is None or self._is_whole_row(record, value):
+            return
+        key = self._key(record, value)
+        if key is None:
             self._apply_to_bag(record, before, after)
         elif record.op == "d":
-            old = self._keyed.pop(_identity(record.key), None)
+            old = self._keyed.pop(key, None)
             if record.headers.get("rekey") == "old":
                 self._moving = (old is not None, old or {})
         elif record.headers.get("rekey") == "new":
             assert self._moving is not None
             existed, old_row = self._moving
             if existed:
-                self._keyed[_identity(record.key)] = self._merge(old_row, value)
+                self._keyed[key] = self._merge(old_row, value)
         elif record.op == "u":
-            old_row = self._keyed.get(_identity(record.key), {})
+            old_row = self._keyed.get(key, {})
             if old_row:
-                self._keyed[_identity(record.key)] = self._merge(old_row, value)
+                self._keyed[key] = self._merge(old_row, value)
         else:
-            self._keyed[_identity(record.key)] = after
+            self._keyed[key] = after
+
+    def _key(self, record: Read, value: dict[str, Any]) -> Row | None:
+        if self._names is not None:
+            row = value["after"] or value["before"]
+            return tuple((name, row[name]) for name in self._names) or None
+        if record.key is None or self._is_whole_row(record, value):
+            return None
+        return tuple(record.key.items())
 
     def _is_whole_row(self, record: Read, value: dict[str, Any]) -> bool:
         row = value["after"] or value["before"]
@@ -86,7 +101,3 @@ class Rebuilt:
                 return
         if after is not None:
             self._bag.append(after)
-
-
-def _identity(key: dict[str, Any]) -> Row:
-    return tuple(key.items())

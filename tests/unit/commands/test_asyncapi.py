@@ -17,7 +17,7 @@ from gateway.commands.asyncapi import document
 from gateway.commands.schemas import CollectedSchemas
 from gateway.routing import RoutingSettings
 from gateway.routing.build.relation_routes import RelationRoutes
-from schemas.settings.tables import EnvelopeTable
+from schemas.settings.tables import EnvelopeTable, TopicsTable
 from tests.support.gateway.routing_scene import T1_TABLE, Gateway, NoCatalog, publish
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -34,8 +34,11 @@ def resolved(found: dict[str, Any], path: str) -> Any:
     return node
 
 
-def described(envelope: EnvelopeTable = PLAIN, /, **kafka: str) -> dict[str, Any]:
-    plan = replace(Gateway([T1_TABLE], [publish("nsw")]).plan, envelope=envelope)
+def described(
+    envelope: EnvelopeTable = PLAIN, topics: TopicsTable | None = None, /, **kafka: str
+) -> dict[str, Any]:
+    gateway = Gateway([T1_TABLE], [publish("nsw")], topics=topics)
+    plan = replace(gateway.plan, envelope=envelope)
     schemas = CollectedSchemas()
     settings = RoutingSettings("gw", "db", "1", {TABLE_TOPIC: 3}, envelope=envelope)
     RelationRoutes(plan, settings, NoCatalog(), schemas).register_all()
@@ -66,6 +69,15 @@ def references(node: Any) -> Iterator[str]:
 def complaints(found: dict[str, Any]) -> list[str]:
     errors = Draft7Validator(PUBLISHED).iter_errors(found)
     return [f"{error.json_path}: {error.message}"[:500] for error in errors]
+
+
+@pytest.mark.parametrize(("key", "follows"), [(("b",), False), (("b", "a"), True)])
+def test_a_tombstone_follows_where_the_key_identifies_a_row(
+    key: tuple[str, ...], follows: bool
+) -> None:
+    found = described(PLAIN, TopicsTable(keys={"public.t1": key}))
+
+    assert ("tombstone" in found["channels"][TABLE_TOPIC]["messages"]) is follows
 
 
 @pytest.mark.parametrize("protocol", ["plaintext", "sasl_ssl"])

@@ -84,6 +84,10 @@ def test_the_smallest_file_has_every_default(tmp_path: Path) -> None:
         ("gateway", "spool_directory = 1", "gateway.spool_directory"),
         ("kafka", "acks = ['all']", "kafka.acks"),
         ("kafak", "acks = 'all'", "[kafak]"),
+        ("topics", "keys = {t = ['a']}", "topics.keys"),
+        ("topics", "keys = {'public.t' = []}", "topics.keys"),
+        ("topics", "partition_by = {'public.t' = ['a', 'a']}", "topics.partition_by"),
+        ("topics", "partition_by = {'public.t' = 1}", "topics.partition_by.public.t"),
     ],
 )
 def test_a_wrong_value_is_refused_by_its_key(

@@ -13,9 +13,9 @@ import schemas
 from gateway.definitions.model import Element
 from gateway.definitions.tables.keys import KeyColumns
 from gateway.envelope.schema import describe
-from schemas.settings.tables import Envelope
+from schemas.settings.tables import ChosenColumns, Envelope
 from spark_consumer.errors import ContractError
-from spark_consumer.kafka.layout import value_layout
+from spark_consumer.kafka.layout import KeyLayout, identity_layout, value_layout
 from spark_consumer.kafka.schema_contract import parsed_schema
 from tests.unit.envelope.columns import INT4, NATIVE, T1, EnvelopeColumn, column
 
@@ -24,6 +24,35 @@ ENVELOPE: dict[str, Any] = dict(schemas.load("envelope"))
 
 def test_the_columns_are_those_of_the_row() -> None:
     assert [column.field for column in value_layout(ENVELOPE).columns] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("key", "chosen", "identity"),
+    [
+        (("a", "c"), (), KeyLayout(("a", "c"))),
+        (("a", "c"), ("c",), KeyLayout(("a", "c"), in_row=True)),
+        ((), ("b",), None),
+        (None, ("b",), None),
+        ((), (), None),
+    ],
+)
+def test_rows_are_identified_by_the_replica_identity_whatever_the_key_is(
+    key: KeyColumns, chosen: tuple[str, ...], identity: KeyLayout | None
+) -> None:
+    described = describe("public", "t1", T1, key, chosen=ChosenColumns(chosen, ("b",)))
+    value, of_key = (
+        None if schema is None else parsed_schema(1, json.dumps(schema))
+        for schema in (described.value_schema, described.key_schema)
+    )
+
+    assert value is not None
+    assert identity_layout(value, of_key) == identity
+
+
+@pytest.mark.parametrize("names", [["gone"], [7], "a", {"a": 1}])
+def test_an_identity_that_is_not_of_the_row_is_refused(names: Any) -> None:
+    with pytest.raises(ContractError, match="pg_identity"):
+        identity_layout(parsed_schema(1, json.dumps({**ENVELOPE, "pg_identity": names})), None)
 
 
 @pytest.mark.parametrize("kind", [["null", "string"], "string", ["null", "Other"], {}, 7, None])
