@@ -23,6 +23,7 @@ from gateway.definitions.tables.remembered import (
     relations_of,
     unseen_since,
 )
+from gateway.definitions.tables.unread import has_unread_changes
 
 __all__ = ["attached", "copy_states", "ended_states", "fingerprint_of", "key_of_copy"]
 
@@ -75,10 +76,11 @@ def copy_states(
 
     A copy in progress continues if its definition is unchanged. Tables are identified by their
     OIDs: a table that was created again under the same name is copied, and so is one whose key,
-    masks or topic have changed, because the topic has no row as it is published now. Tables that
-    the plan no longer names are forgotten, and copied if they come back; of held ones, the masks
-    are kept. Missing tables stay missing, and dropped tables stay as they are for as long as the
-    plan publishes rows of them that may still be in the stream.
+    masks or topic have changed, because the topic has no row as it is published now, and one of
+    which updates or deletes may have been missed. Tables that the plan no longer names are
+    forgotten, and copied if they come back; of held ones, the masks are kept. Missing tables stay
+    missing, and dropped tables stay as they are for as long as the plan publishes rows of them that
+    may still be in the stream.
 
     Args:
         plan: New plan.
@@ -94,8 +96,9 @@ def copy_states(
     copied = {(copy.subscription, copy.target_oid) for copy in plan.copies}
     for copy in plan.copies:
         key, fingerprint = key_of_copy(plan, copy), fingerprint_of(plan, copy)
-        oid, taken = copy.target_oid, describe(plan, copy)
         state = known.pop(key, None)
+        before = "" if state is None else state.taken
+        oid, taken = copy.target_oid, describe(plan, copy, before)
         if state is not None and (state.state in ("missing", "held") or state.oid != oid):
             state = None  # it has missed changes, or is another table of the same name
         if state is not None and state.taken and not has_same_key(state.taken, taken):
@@ -104,6 +107,8 @@ def copy_states(
             state = None  # consumers have values under other masks, or in clear
         if state is not None and state.taken and unseen_since(state.taken, plan, copy) is not None:
             state = None  # rows have values other than those copied
+        if state is not None and state.taken and has_unread_changes(state.taken, plan, copy):
+            state = None  # rows of a partition may have been changed since they were inserted
         topic = "" if names is None else topic_of(*key, names)
         if state is not None and state.topic != topic and names is not None:
             state = None
@@ -115,6 +120,7 @@ def copy_states(
         elif state is not None and state.state == "ready" and not reconcile:
             result.append(replace(state, definition=_adopted(state.definition, fingerprint)))
         else:
+            taken = describe(plan, copy) if before else taken
             pending = CopyState(*key, "pending", definition=fingerprint, oid=oid, taken=taken)
             result.append(replace(pending, topic=topic))
     subscriptions = {subscription.name for subscription in plan.subscriptions}

@@ -441,7 +441,7 @@ def _without_identity(
             publish = replace(
                 publish,
                 operations=publish.operations - {operation},
-                filters={o: f for o, f in publish.filters.items() if o is not operation},
+                omitted=publish.omitted | {operation},
             )
             reason = error.hint.partition(" Set [")[0] if error.hint else ""
             warnings[

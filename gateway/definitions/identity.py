@@ -9,14 +9,11 @@ from collections.abc import Iterator, Sequence
 
 from gateway.core.errors import DefinitionError
 from gateway.definitions.membership import Membership
-from gateway.definitions.model import Operation, Publication, Table
+from gateway.definitions.model import IDENTIFYING, Operation, Publication, Table
 from gateway.definitions.sql.expression import column_names
 from gateway.pgoutput.messages import ReplicaIdentity
 
-__all__ = ["IDENTIFYING", "find_identity_problems", "identity_gap"]
-
-IDENTIFYING = (Operation.UPDATE, Operation.DELETE)
-"""The operations that need a replica identity, in the order in which PostgreSQL checks them."""
+__all__ = ["find_identity_problems", "identity_gap"]
 
 _VERBS = {Operation.UPDATE: "update", Operation.DELETE: "delete from"}
 _GERUNDS = {Operation.UPDATE: "updating", Operation.DELETE: "deleting from"}
@@ -31,7 +28,8 @@ _REMEDY = (
 def identity_gap(table: Table) -> str | None:
     """Return why `table` cannot publish any update or delete, or None if it can.
 
-    A partitioned table always passes: the identities of its leaves are what counts.
+    The rows of a partitioned table are published if the identities of its leaves allow it. Its own
+    is that of the rows that are sent under it.
 
     Source: CheckCmdReplicaIdentity in execReplication.c.
     """

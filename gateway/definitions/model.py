@@ -35,6 +35,8 @@ class Operation(Enum):
 
 
 ALL_OPERATIONS: Final = frozenset(Operation)
+IDENTIFYING: Final = (Operation.UPDATE, Operation.DELETE)
+"""The operations that need a replica identity, in the order in which PostgreSQL checks them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,12 +324,14 @@ class Publish:
         relation_oid: OID of the plain table or leaf partition that changes.
         target_oid: OID of the table it is published as: itself, or an ancestor.
         operations: Published operations.
-        filters: Filters for INSERT, UPDATE and DELETE in `operations`, on the columns of the
-            target; one of them must be true, and an empty tuple lets every row pass.
+        filters: Filters for INSERT, UPDATE and DELETE in `operations` and `omitted`, on the columns
+            of the target; one of them must be true, and an empty tuple lets every row pass.
         columns: Column list, in the target's order; None for all columns that are not generated,
             including those added later.
         generated: Whether stored generated columns are published if there is no column list.
         masks: Masks of the published columns.
+        omitted: Operations that its publications have, and its replica identity does not allow.
+            Other leaves of its tree can have them.
     """
 
     subscription: str
@@ -338,6 +342,7 @@ class Publish:
     columns: tuple[str, ...] | None
     generated: bool = False
     masks: Masks = ()
+    omitted: frozenset[Operation] = frozenset()
 
     def publishes(self, column: Column) -> bool:
         """Whether `column` of the target is published to the subscription, if it is sent at all.

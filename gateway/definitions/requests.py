@@ -65,7 +65,8 @@ def apply_requests(
         parts = [conditions[oid] for oid in sorted(partitions) if oid in conditions]
         if partitions:
             asked = " OR ".join([*filter(None, [result[key].asked]), *parts]) or None
-            result[key] = replace(result[key], asked=asked, taken=describe(plan, copy))
+            taken = describe(plan, copy, result[key].taken)
+            result[key] = replace(result[key], asked=asked, taken=taken)
     refused = []
     for request in requests:
         if request.name in unfit:

@@ -31,6 +31,7 @@ from gateway.definitions.tables.keys import KeyColumns, key_of
 from gateway.definitions.tables.mask_changes import changed_masks, masks_by_number
 from gateway.definitions.tables.retired import with_retired
 from gateway.definitions.tables.shape import read_shape, unseen_change, write_shape
+from gateway.definitions.tables.unread import unread_relations
 from gateway.pgoutput.messages import ReplicaIdentity
 from schemas.settings.masks import Mask, read_mask
 from schemas.settings.tables import ChosenColumns, Envelope, TypesTable
@@ -61,14 +62,22 @@ _STORED: Final = [field.name for field in fields(Column)].index("labels")
 _SAME_KEYS: Final = {21: 20, 23: 20, 20: 20, 700: 701, 701: 701, 1043: 25, 25: 25}
 
 
-def describe(plan: Plan, copy: TableCopy) -> str:
-    """Return how `plan` publishes the table of `copy`, as JSON."""
+def describe(plan: Plan, copy: TableCopy, before: str = "") -> str:
+    """Return how `plan` publishes the table of `copy`, as JSON.
+
+    `before` is its description until now, if it is not to be copied.
+    """
     table = plan.tables[copy.target_oid]
     key, chosen = key_of(table, copy.columns), plan.topics.chosen(str(table))
     masks = dict(copy.masks)
     hashed = [name for name, mask in copy.masks if mask.kind == "hash"]
     hidden = {c.name for c in table.columns if c.name in masks or c.name not in copy.columns}
     hidden = hidden if copy.masked_as else set()
+    publishes = [
+        publish
+        for publish in plan.publishes
+        if (publish.subscription, publish.target_oid) == (copy.subscription, table.oid)
+    ]
     envelope = plan.envelope.of(copy.subscription)
     description: dict[str, object] = {
         "key": key_signature(table.columns, key),
@@ -89,12 +98,10 @@ def describe(plan: Plan, copy: TableCopy) -> str:
         "identity": table.identity,
         "primary_key": table.primary_key,
         "shape": write_shape(table.shape),
-        "publishes": _alike(
-            publish
-            for publish in plan.publishes
-            if (publish.subscription, publish.target_oid) == (copy.subscription, table.oid)
-        ),
+        "publishes": _alike(publishes),
     }
+    if unread := unread_relations(plan, table, publishes, before):
+        description["unread"] = unread
     if envelope.format != "pgsluice":
         description["format"] = str(envelope)
     if (signature := chosen_signature(table.columns, chosen)) is not None:
@@ -160,6 +167,8 @@ def _alike(publishes: Iterable[Publish]) -> list[dict[str, Any]]:
         }
         if publish.masks:
             item["masks"] = [(name, str(mask), mask.key_id) for name, mask in publish.masks]
+        if publish.omitted:
+            item["omitted"] = sorted(operation.value for operation in publish.omitted)
         same = items.setdefault(json.dumps(item), item | {"relations": []})
         same["relations"].append(publish.relation_oid)
     return list(items.values())
@@ -208,9 +217,10 @@ def description_fault(text: str) -> str | None:
         description = json.loads(text)
         key_of_text, native = description["key"], {**description.get("native", {})}
         masked = _masked(state, description)
+        unread = [*description.get("unread", ())]
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         return f"{type(error).__name__}: {error}"[:200]
-    numbers = [*(publish.relation_oid for publish in publishes), *masked.columns]
+    numbers = [*(publish.relation_oid for publish in publishes), *masked.columns, *unread]
     names = [*table.identity, *table.primary_key, *(key_of_text or ()), *native]
     names.append(description.get("format", ""))
     names += [*masked.names, *masked.columns.values()]
@@ -530,6 +540,7 @@ def _publish(state: CopyState, item: Mapping[str, Any], relation_oid: int) -> Pu
             (str(name), replace(read_mask(text), key_id=str(key_id)))
             for name, text, key_id in item.get("masks", ())
         ),
+        frozenset(map(Operation, item.get("omitted", ()))),
     )
 
 

@@ -7,14 +7,31 @@ The plan was made from the catalog as of another time, and checked against that 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from gateway.definitions.masks import reused_name
-from gateway.definitions.model import Operation, Publish, Table
+from gateway.definitions.model import IDENTIFYING, Publish, Table
 from gateway.pgoutput.messages import Relation, ReplicaIdentity
 from gateway.routing.build.publication_history import Publishes
 from gateway.routing.row.filters import Filters
 
-__all__ = ["mismatch_of", "targets_of"]
+__all__ = ["mismatch_of", "published_as", "targets_of"]
+
+
+def published_as(relation_oid: int, publishes: Iterable[Publish]) -> list[Publish]:
+    """Return the publish of an announced relation for each subscription.
+
+    A tree that is read under its root has one for every leaf. They are alike, except that leaves
+    may lack updates and deletes, which the server does not send of those.
+    """
+    widest: dict[str, Publish] = {}
+    for publish in publishes:
+        if publish.relation_oid != relation_oid:
+            publish = replace(publish, operations=publish.operations | publish.omitted)
+        known = widest.setdefault(publish.subscription, publish)
+        if len(publish.operations) > len(known.operations):
+            widest[publish.subscription] = publish
+    return list(widest.values())
 
 
 def targets_of(publishes: Publishes, oids: Iterable[int]) -> set[tuple[str, int]]:
@@ -64,7 +81,7 @@ def mismatch_of(
         read = {name for clause in clauses for name in filters.of(clause).columns}
         if not names.issuperset(read):
             return "a column of its row filter is gone"
-        identified = operation in (Operation.UPDATE, Operation.DELETE)
+        identified = operation in publish.operations and operation in IDENTIFYING
         if identified and direct and not full and not identity.issuperset(read & had):
             return "a column of its row filter is not in its replica identity any more"
     return None

@@ -29,7 +29,7 @@ from gateway.routing.build.copy_routes import copy_route
 from gateway.routing.build.held_tables import HeldTables
 from gateway.routing.build.projections import Projection, Projections
 from gateway.routing.build.publication_history import PublicationHistory, Publishes
-from gateway.routing.build.relation_check import mismatch_of, targets_of
+from gateway.routing.build.relation_check import mismatch_of, published_as, targets_of
 from gateway.routing.build.route_builder import RouteBuilder
 from gateway.routing.build.shared_projections import SharedProjections
 from gateway.routing.build.topics import Addresses
@@ -427,11 +427,7 @@ class RelationRoutes:
     ) -> list[ProjectionRoute]:
         """Return one projection route for all publishes that share target and columns."""
         shared = SharedProjections(self._builder, self.filters, names, asking)
-        seen: set[str] = set()
-        for publish in publishes:
-            if publish.subscription in seen:
-                continue  # read under its root, every leaf of the tree yields the same publish
-            seen.add(publish.subscription)
+        for publish in published_as(relation.relation_oid, publishes):
             table_id = (publish.subscription, publish.target_oid)
             try:
                 projection = self.projections.of_relation(publish, relation)

@@ -33,8 +33,8 @@ from typing import Final
 
 from gateway.core.errors import FilterError
 from gateway.definitions.combine import alterable_relations
-from gateway.definitions.identity import IDENTIFYING
 from gateway.definitions.model import (
+    IDENTIFYING,
     Column,
     Definitions,
     FilterClause,

@@ -73,8 +73,8 @@ class CopyStates:
         """Remember how the tables are published from here on, as DDL messages report."""
         plan = replace(self._plan, publishes=new_plan.publishes)
         for copy in plan.copies:
-            if self.of(copy).taken:
-                self.set(copy, taken=describe(plan, copy))
+            if before := self.of(copy).taken:
+                self.set(copy, taken=describe(plan, copy, before))
 
     def lose(self, subscription: str, oid: int, because: str) -> None:
         """Remember why the last rows of a table that is not there any more are not published."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import psycopg
 
-from gateway.definitions.identity import IDENTIFYING, identity_gap
-from gateway.definitions.model import Plan, Table
+from gateway.definitions.identity import identity_gap
+from gateway.definitions.model import IDENTIFYING, Plan, Table
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.source.catalog.tables import read_tables_by_oid
 from gateway.source.provisioning.publication_state import Existing

@@ -9,7 +9,7 @@ it is widened before what needs that is copied, and narrowed after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,8 +18,7 @@ import psycopg
 from psycopg import sql
 
 from gateway.core.errors import AccessError, TransientError
-from gateway.definitions.identity import IDENTIFYING
-from gateway.definitions.model import Operation, Plan, ServerPublication
+from gateway.definitions.model import IDENTIFYING, Operation, Plan, ServerPublication
 from gateway.definitions.server import SUFFIXES
 from gateway.rowfilter.server.pushdown import adds_to
 from gateway.source.catalog.filter_text import RENDERING_SETTINGS
@@ -94,7 +93,8 @@ def extend_publications(connection: _Connection, plan: Plan, *, prefix: str) -> 
 
     This is for the time in which one replaces the other. Nothing is removed, with one exception: a
     tree that `plan` reads by leaf is no longer read under its root, since the old plan can read it
-    by leaf as well. The reverse has to wait until `ensure_publications` is called for `plan`.
+    by leaf as well. The reverse has to wait until `ensure_publications` is called for `plan`. A
+    root that `plan` reads without updates is no longer read with them, as these could fail.
 
     Args, returns and raises: as `ensure_publications`.
     """
@@ -282,36 +282,29 @@ def _statements(connection: _Connection, plan: Plan, prefix: str) -> list[_State
 def _extending_statements(connection: _Connection, plan: Plan, prefix: str) -> list[_Statement]:
     wanted = {publication.name: publication for publication in plan.server_publications}
     existing = read_existing(connection, [prefix + suffix for suffix in SUFFIXES])
-    by_leaf = _families(
-        plan, {oid for p in plan.server_publications if not p.via_root for oid in p.table_oids}
-    )
-    by_leaf_before = _families(
-        plan,
-        {
-            oid
-            for name, found in existing.items()
-            if not name.startswith(f"{prefix}_root")
-            for oid in found.table_oids
-        },
-    )
+    by_leaf = _read_by_leaf(plan, {p.name: p.table_oids for p in wanted.values()}, prefix)
+    by_leaf_before = _read_by_leaf(plan, {n: f.table_oids for n, f in existing.items()}, prefix)
+    inserted = wanted.get(f"{prefix}_root_insert")
+    without_updates = frozenset[int]() if inserted is None else frozenset(inserted.table_oids)
     # All alike: pgoutput refuses a table that two publications have with different values.
     generated = any(p.generated for p in wanted.values())
     generated = generated or any(found.generated for found in existing.values())
     statements: list[_Statement] = []
     for name, found in existing.items():
         publication = wanted.get(name)
+        gone = by_leaf | (without_updates if name == f"{prefix}_root" else frozenset())
         if publication is None:
             if generated and not found.generated and connection.info.server_version >= 180000:
                 alter = sql.SQL("ALTER PUBLICATION {} SET (publish_generated_columns = stored)")
                 statements.append(_Statement(alter.format(sql.Identifier(name))))
-            leaving = found.table_oids & by_leaf
+            leaving = found.table_oids & gone
             if leaving and name.startswith(f"{prefix}_root"):
                 statements.append(_drop_tables(connection, name, leaving, needed=True))
             continue
         oids, before = set(publication.table_oids), set(found.table_oids)
         if publication.via_root:
             oids -= by_leaf_before
-            before -= by_leaf
+            before -= gone
         both = replace(
             publication,
             table_oids=tuple(sorted(oids | before)),
@@ -342,6 +335,20 @@ def _either(
             both[oid] = (text, *wanted)
     new = publication.filters.keys() - found.table_oids
     return both | {oid: publication.filters[oid] for oid in new}
+
+
+def _read_by_leaf(plan: Plan, members: Mapping[str, Iterable[int]], prefix: str) -> set[int]:
+    """Return the families of the members, by publication, that are not published as their root."""
+    roots: set[int] = set()
+    leaves: set[int] = set()
+    for name, oids in members.items():
+        (roots if name.startswith(f"{prefix}_root") else leaves).update(oids)
+    beside = {
+        oid
+        for oid in leaves & plan.tables.keys()
+        if not roots.isdisjoint(plan.tables[oid].ancestors)
+    }
+    return _families(plan, leaves - beside)
 
 
 def _families(plan: Plan, oids: Set[int]) -> set[int]:

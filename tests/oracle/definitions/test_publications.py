@@ -11,6 +11,7 @@ import pytest
 from gateway.core.errors import AccessError, TransientError
 from gateway.definitions.combine import make_plan
 from gateway.definitions.model import Plan
+from gateway.definitions.server import SUFFIXES
 from gateway.definitions.sql.parser import parse_definitions
 from gateway.source.catalog.catalog import read_catalog
 from gateway.source.provisioning.detachable_partitions import (
@@ -79,8 +80,44 @@ def test_tables_are_grouped_by_what_their_identity_allows(connection: Connection
     published = _published(connection)
     assert published["gw_root"] == ({"tree"}, "iudt", True)
     assert published["gw_leaf"] == ({"keyed", '"odd "" name"', "loose_key"}, "iudt", False)
-    assert published["gw_leaf_insert"] == ({"nokey", "loose_bare"}, "it", False)
+    assert published["gw_leaf_insert"] == ({"nokey", "loose"}, "it", False)
     assert published["gw_root_insert"][0] == set()
+
+
+def test_a_tree_in_which_one_partition_has_no_identity_is_sent_as_its_root(
+    connection: Connection,
+) -> None:
+    connection.execute(
+        "CREATE TABLE plain PARTITION OF tree FOR VALUES FROM (10) TO (20);"
+        "ALTER TABLE plain REPLICA IDENTITY NOTHING"
+    )
+    plan = _plan(connection, DEFINITIONS)
+    ensure_publications(connection, plan, prefix="gw")
+    published = _published(connection)
+    assert (published["gw_root"][0], published["gw_root_insert"][0]) == (set(), {"tree"})
+    assert published["gw_leaf"][0] >= {"leaf"}
+    assert check_publications(connection, plan, prefix="gw") == []
+
+    slot = f"slot_{connection.info.backend_pid}"
+    connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [slot])
+    try:
+        connection.execute(
+            "CREATE TABLE later PARTITION OF tree FOR VALUES FROM (20) TO (30);"
+            "INSERT INTO tree VALUES (1, 1), (11, 1), (21, 1)"
+        )
+        connection.execute("UPDATE tree SET b = 2 WHERE a < 20; DELETE FROM tree WHERE a < 20")
+        names = ",".join(f"gw{suffix}" for suffix in SUFFIXES)
+        sent = connection.execute(
+            "SELECT convert_from(substr(data, 1, 1), 'LATIN1'),"
+            " ('x' || encode(substr(data, 2, 4), 'hex'))::bit(32)::int::oid::regclass::text"
+            " FROM pg_logical_slot_get_binary_changes("
+            "%s, NULL, NULL, 'proto_version', '1', 'publication_names', %s)"
+            " WHERE substr(data, 1, 1) IN ('I', 'U', 'D')",
+            [slot, names],
+        ).fetchall()
+    finally:
+        connection.execute("SELECT pg_drop_replication_slot(%s)", [slot])
+    assert sent == [*[("I", "tree")] * 3, ("U", "tree"), ("D", "tree")]
 
 
 def test_no_write_of_the_application_fails(connection: Connection) -> None:

@@ -1,0 +1,76 @@
+"""Relations whose updates and deletes the gateway does not read from the server. Pure.
+
+Those of a relation without a usable replica identity would fail at the source. If it gets one, or
+comes into a tree that is read without updates and deletes, PostgreSQL publishes them at once, and
+the gateway reads them from its next look at the catalog on. Nothing shows whether there were any in
+between, so that the table has to be copied.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from gateway.definitions.model import IDENTIFYING, Plan, Publish, Table, TableCopy
+
+__all__ = ["has_unread_changes", "unread_relations"]
+
+
+def unread_relations(
+    plan: Plan, table: Table, publishes: Iterable[Publish], before: str
+) -> list[int]:
+    """Return the OIDs of the relations of a table whose updates and deletes are not read.
+
+    A tree is among them if those of later partitions would not be.
+
+    Args:
+        plan: Plan whose publications are on the server.
+        table: Table of a subscription.
+        publishes: Its publishes.
+        before: Description of the table until now, or empty. A relation that is unread in it
+            stays so until the table is copied.
+    """
+    relations = {publish.relation_oid for publish in publishes} - {table.oid}
+    above = {oid: {oid, *_ancestors(plan, oid)} for oid in (table.oid, *relations)}
+    members = set[int]().union(*above.values())
+    read: set[int] = set()
+    for publication in plan.server_publications:
+        if not publication.operations.isdisjoint(IDENTIFYING):
+            read |= members.intersection(publication.table_oids)
+    unread = {oid for oid, family in above.items() if read.isdisjoint(family)}
+    if table.oid not in unread or not plan.server_publications:
+        unread = set()
+    return sorted(unread | (_unread(before) & (relations if table.kind == "p" else {table.oid})))
+
+
+def has_unread_changes(taken: str, plan: Plan, copy: TableCopy) -> bool:
+    """Whether updates or deletes that `plan` publishes may have been missed.
+
+    Args:
+        taken: Description of the table of `copy`, from `gateway.definitions.tables.remembered`.
+        plan: Current plan.
+        copy: Copy of the plan.
+    """
+    unread = _unread(taken)
+    if not unread:
+        return False
+    known = {oid for item in json.loads(taken)["publishes"] for oid in item.get("relations", ())}
+    is_tree = plan.tables[copy.target_oid].kind == "p"
+    return any(
+        publish.relation_oid in unread
+        or (publish.relation_oid not in known and copy.target_oid in unread)
+        for publish in plan.publishes
+        if (publish.subscription, publish.target_oid) == (copy.subscription, copy.target_oid)
+        and not publish.operations.isdisjoint(IDENTIFYING)
+        and (copy.subscription, publish.relation_oid) not in plan.earlier
+        and not (is_tree and publish.relation_oid == copy.target_oid)
+    )
+
+
+def _unread(taken: str) -> set[int]:
+    return set(json.loads(taken).get("unread", ())) if taken else set()
+
+
+def _ancestors(plan: Plan, oid: int) -> tuple[int, ...]:
+    table = plan.tables.get(oid)
+    return () if table is None else table.ancestors
