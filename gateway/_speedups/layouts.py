@@ -80,7 +80,7 @@ class Field(NamedTuple):
         code: Conversion, of an array or a range that of its items or bounds, or canonical form
             (``CONVERSIONS``, ``KEY_FORMS``).
         column: Index of its column.
-        scale: Scale of a decimal; 0 for other types.
+        scale: Scale of a decimal, digits of a ``zoned_timestamp``; 0 for other types.
         is_identity: Whether the column is part of the replica identity.
         is_array: Whether it is an array.
         is_range: Whether it is a range.

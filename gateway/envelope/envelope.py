@@ -59,6 +59,8 @@ _ENVELOPE: Final = Envelope()
 _CHOSEN: Final = ChosenColumns()
 _UNAVAILABLE: Final = b"__debezium_unavailable_value"
 """Text that Debezium writes in place of a large value that did not change."""
+_UNAVAILABLE_UUID: Final = b"b68a35a7-17ad-35b3-af2a-ae46edb4545a"
+"""The same for the items of ``uuid[]``: UUID.nameUUIDFromBytes of that text."""
 _NULL: Final = b"\x00"
 _PRESENT: Final = b"\x02"
 _FALSE: Final = b"\x00"
@@ -364,14 +366,22 @@ class RowFormatEncoder(EnvelopeEncoder):
 
 
 def unavailable_text(field: Field) -> bytes | None:
-    """Return the text that stands for an unchanged value of a column; None if it can have none."""
+    """Return the text that stands for an unchanged value of a column; None if it can have none.
+
+    Source: Debezium's UnchangedToastedPlaceholder. Its arrays of numbers and dates, whose items are
+    the characters' codes, could be values of the column.
+    """
     if field.type.array and field.item is not None:
-        kind = field.item.type
-        has_any_text = kind.conversion == "text" and not kind.logical and not kind.semantic
-        return b"{%s}" % _UNAVAILABLE if has_any_text else None
-    if field.type.conversion == "bytea":
-        return b"\\x" + _UNAVAILABLE.hex().encode()
-    return _UNAVAILABLE if field.type.conversion == "text" else None
+        item = unavailable_text(field.item)
+        return None if item is None else b'{"%s"}' % item.replace(b"\\", b"\\\\")
+    match field.type.conversion:
+        case "bytea":
+            return b"\\x" + _UNAVAILABLE.hex().encode()
+        case "hstore":
+            return b'"%s"=>"%s"' % (_UNAVAILABLE, _UNAVAILABLE)
+        case "text":
+            return _UNAVAILABLE_UUID if field.type.choice == "uuid" else _UNAVAILABLE
+    return None
 
 
 def _with_texts(encode: RowEncoder, texts: Sequence[tuple[int, bytes]]) -> RowEncoder:

@@ -42,6 +42,8 @@ __all__ = [
 _TYPES: Final = TypesTable()
 _ENVELOPE: Final = Envelope()
 _CHOSEN: Final = ChosenColumns()
+_MOST_FRACTION: Final = 6
+"""Digits after the point of a timestamp without a precision."""
 _ARRAYS: Final = {f"{one}s": {"type": "array", "items": one} for one in ("int", "float")}
 
 
@@ -95,7 +97,7 @@ class Field:
         name: The Avro name.
         type: How the type under any domains is carried.
         precision: Precision of a decimal; else 0.
-        scale: Scale of a decimal; else 0.
+        scale: Scale of a decimal; digits after the point of a ``zoned_timestamp``; else 0.
         item: Items of an array, or bounds of a range, without a name; else None.
     """
 
@@ -266,6 +268,10 @@ def _typed(
         item = _typed("", "", Element(oid, -1, bound, "b"), native, envelope, exact)
     if envelope.format == "debezium":
         found = of_debezium(found, connect=envelope.connect_times, exact=exact)
+        if found.conversion == "zoned_timestamp":
+            # ALTER COLUMN TYPE timestamptz(3) to timestamptz rewrites no row: its key has to stay.
+            any_digits = exact or kind.type_modifier < 0
+            scale = _MOST_FRACTION if any_digits else kind.type_modifier
     return Field(column, name, found, precision, scale, item)
 
 

@@ -17,13 +17,24 @@ from schemas.settings.tables import Envelope
 
 __all__ = ["SOURCE_NULLS", "key_properties", "value_schema"]
 
-_UNKNOWN: Final = {"sequence": "string", "xmin": "long", "ts_us": "long", "ts_ns": "long"}
+_UNKNOWN: Final = {
+    "sequence": "string",
+    "xmin": "long",
+    "ts_us": "long",
+    "ts_ns": "long",
+    "origin_lsn": "long",
+}
 """Optional fields of Debezium's ``source``, after ``table``."""
 
 SOURCE_NULLS: Final = bytes(len(_UNKNOWN))
 """Their values."""
 
-_SNAPSHOTS: Final = "true,first,false"
+_SNAPSHOTS: Final = (
+    "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
+)
+"""Values that Debezium's ``source.snapshot`` can have; three of them occur here."""
+_ENVELOPE_VERSION: Final = 2
+"""Version of Debezium's envelope; its schemas of rows and keys have none."""
 
 
 def value_schema(
@@ -44,12 +55,13 @@ def value_schema(
 
 def key_properties(namespace: str, envelope: Envelope) -> dict[str, Any]:
     """Return the properties of a table's record ``Key``, beside name and fields."""
-    return _named(f"{namespace}.Key") if envelope.format == "debezium" else {}
+    return _named(f"{namespace}.Key", None) if envelope.format == "debezium" else {}
 
 
-def _named(name: str) -> dict[str, Any]:
+def _named(name: str, version: int | None = 1) -> dict[str, Any]:
     """Return properties by which Connect's converters name a schema."""
-    return {"connect.version": 1, "connect.name": name}
+    versioned = {} if version is None else {"connect.version": version}
+    return {**versioned, "connect.name": name}
 
 
 def _envelope(
@@ -71,8 +83,8 @@ def _debezium(
     (value,) = (kind for kind in kinds["before"] if isinstance(kind, dict))
     (transaction,) = (kind for kind in kinds["transaction"] if isinstance(kind, dict))
     source = kinds["source"]
-    schema |= _named(f"{namespace}.Envelope")
-    value |= _named(f"{namespace}.Value")
+    schema |= _named(f"{namespace}.Envelope", _ENVELOPE_VERSION)
+    value |= _named(f"{namespace}.Value", None)
     transaction |= _named("event.block")
     source |= _named("io.debezium.connector.postgresql.Source")
     fields: list[dict[str, Any]] = []

@@ -344,9 +344,8 @@ class EnvelopeTable:
     """Subscriptions with another format: from the name to the format."""
 
     time_precision: Literal["microseconds", "connect"] = "microseconds"
-    """Dates and times in the format `debezium`: `microseconds`, as `io.debezium.time.*` (Debezium's
-    `adaptive_time_microseconds` without its milliseconds), or `connect`, as Connect's logical types
-    in milliseconds."""
+    """Dates and times in the format `debezium`, by Debezium's modes of these names: `microseconds`,
+    as `io.debezium.time.*`, or `connect`, as Connect's logical types in milliseconds."""
 
     without_truncates: tuple[str, ...] = ()
     """Subscriptions that get no `t` record, neither of a TRUNCATE nor before a copy, for consumers

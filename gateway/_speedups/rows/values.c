@@ -172,17 +172,22 @@ static int put_hex(Buffer *out, const uint8_t *text, size_t size)
     return DONE;
 }
 
-/* "2024-02-29 12:34:56.789+00" as "2024-02-29T12:34:56.789Z"; years of other widths, infinities and
- * other zones are left to Python. */
-static int put_zoned(Buffer *out, const uint8_t *text, size_t size)
+/* "2024-02-29 12:34:56.789+00" as "2024-02-29T12:34:56.789000Z", with as many digits as the column's
+ * precision allows; years of other widths, infinities and other zones are left to Python. */
+static int put_zoned(Buffer *out, int digits, const uint8_t *text, size_t size)
 {
+    size_t sent = size > 22 ? size - 23 : 0, wanted = (size_t)digits;
     int64_t usecs;
 
     if (size < 22 || text[10] != ' ' || memcmp(text + size - 3, "+00", 3) != 0 ||
-        read_time(AS_TIMESTAMPTZ, text, size, &usecs) != DONE)
+        sent > wanted || read_time(AS_TIMESTAMPTZ, text, size, &usecs) != DONE)
         return NOT_MINE;
-    if (put_long(out, (int64_t)size - 2) != DONE || put_bytes(out, text, 10) != DONE ||
-        put_bytes(out, "T", 1) != DONE || put_bytes(out, text + 11, size - 14) != DONE)
+    if (put_long(out, 20 + (wanted > 0) + (int64_t)wanted) != DONE ||
+        put_bytes(out, text, 10) != DONE || put_bytes(out, "T", 1) != DONE ||
+        put_bytes(out, text + 11, 8) != DONE)
+        return FAILED;
+    if (wanted > 0 && (put_bytes(out, ".", 1) != DONE || put_bytes(out, text + 20, sent) != DONE ||
+                       put_bytes(out, "000000", wanted - sent) != DONE))
         return FAILED;
     return put_bytes(out, "Z", 1);
 }
@@ -254,7 +259,7 @@ int encode_value(Buffer *out, int code, int scale, const uint8_t *text, size_t s
     case AS_INTERVAL:
         return put_interval(out, text, size);
     case AS_ZONED:
-        return put_zoned(out, text, size);
+        return put_zoned(out, scale, text, size);
     case AS_FLOAT:
     case AS_DOUBLE:
         return put_float(out, code, text, size);

@@ -71,7 +71,7 @@ _USECS_PER_DAY: Final = 86_400_000_000
 _MINUS_DATE: Final = -(2**31)
 _MINUS_TIMESTAMP: Final = -(2**63)
 _EXACT: Final = Context(prec=200)
-_ZONED: Final = re.compile(rb"(\d{4,})(-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d{1,6})?)\+00( BC)?")
+_ZONED: Final = re.compile(rb"(\d{4,})(-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?\+00( BC)?")
 
 ValueEncoder = Callable[[bytes], bytes]
 
@@ -175,23 +175,28 @@ def milli_time(text: bytes) -> int:
     return avro_time(text) // 1000
 
 
-def zoned_timestamp(text: bytes) -> bytes:
-    """ISO 8601 in UTC, as Java writes it; the infinities as PostgreSQL does.
+def zoned_timestamp(text: bytes, digits: int) -> bytes:
+    """ISO 8601 in UTC, as Debezium writes it; the infinities as PostgreSQL does.
+
+    Args:
+        text: The value.
+        digits: Digits after the point, as many as the column's precision allows.
 
     Raises:
-        UncarriedError: it is one that `avro_timestamptz` refuses, so that all formats carry the
+        ValueFormatError: it is one that `avro_timestamptz` refuses, so that all formats carry the
             same values.
 
-    Source: DateTimeFormatter.ISO_OFFSET_DATE_TIME: years beyond 9999 have a sign, and before the
-    year 1 is the year 0.
+    Source: ZonedTimestamp.toIsoString, by Java's ISO_LOCAL_DATE: years beyond 9999 have a sign, and
+    before the year 1 is the year 0.
     """
     if avro_timestamptz(text) in (AVRO_TIMESTAMP_INFINITY, _MINUS_TIMESTAMP):
         return text
     if (found := _ZONED.fullmatch(text)) is None:
         raise ValueError("a timestamp is not in UTC, or not in DateStyle ISO")
-    year = 1 - int(found[1]) if found[4] else int(found[1])
+    year = 1 - int(found[1]) if found[5] else int(found[1])
     sign = b"-" if year < 0 else b"+" if year > 9999 else b""
-    return b"%s%04d%sT%sZ" % (sign, abs(year), found[2], found[3])
+    fraction = b".%s" % (found[4] or b"").ljust(digits, b"0") if digits else b""
+    return b"%s%04d%sT%s%sZ" % (sign, abs(year), found[2], found[3], fraction)
 
 
 def unscaled_decimal(text: bytes, precision: int, scale: int) -> int:
@@ -256,10 +261,9 @@ CONVERSIONS: Final[Mapping[str, Callable[[bytes], Any]]] = {
     "micro_time": parse_clock,
     "milli_time": milli_time,
     "milli_timestamp": milli_timestamp,
-    "zoned_timestamp": zoned_timestamp,
 }
-"""Conversions of text to values of Avro types, by name in schemas/types.toml; decimal, array
-and range depend on more than the text."""
+"""Conversions of text to values of Avro types, by name in schemas/types.toml; decimal, array,
+range and zoned_timestamp depend on more than the text."""
 
 
 def _write_boolean(value: bool) -> bytes:
@@ -316,6 +320,8 @@ def value_encoder(field: Field) -> ValueEncoder:
         return partial(_range, item)
     if field.type.decimal:
         return partial(_decimal, field.precision, field.scale)
+    if field.type.conversion == "zoned_timestamp":
+        return lambda text: encode_bytes(zoned_timestamp(text, field.scale))
     write = _WRITERS.get(field.type.conversion) or _WRITERS[field.type.avro]
     read = CONVERSIONS[field.type.conversion]
     return lambda text: write(read(text))

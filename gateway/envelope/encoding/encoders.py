@@ -22,6 +22,7 @@ from gateway.envelope.encoding.conversions import (
     EPOCH_SHIFT_US,
     unscaled_decimal,
     value_encoder,
+    zoned_timestamp,
 )
 from gateway.envelope.encoding.generate import Step, encoder_source
 from gateway.envelope.encoding.varint import (
@@ -201,6 +202,7 @@ _NAMESPACE: Final[dict[str, Any]] = {
     "float8": Struct("<d").pack,
     "U_float8": Struct("<cd").pack,
     "unscaled_decimal": unscaled_decimal,
+    "zoned_timestamp": zoned_timestamp,
     "unhexlify": unhexlify,
     "SECONDS": _Seconds(),
     "parse_timestamp": parse_timestamp,

@@ -88,6 +88,9 @@ def _conversion(field: Field, head: str, text: str, prefix: str) -> list[str]:
             return _timestamp(conversion, head, text, prefix)
         case "decimal":
             return _decimal(field, head, text, prefix)
+        case "zoned_timestamp":
+            read = f"{text} = zoned_timestamp({text}, {field.scale})"
+            return [read, *_length(head, text, prefix)]
     read = f"read_{conversion}({text})"
     match field.type.avro:
         case "int" | "long":

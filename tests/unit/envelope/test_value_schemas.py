@@ -82,12 +82,17 @@ CONNECT_S = "org.apache.kafka.connect.data."
         pytest.param(114, named("string", DATA + "Json"), None, id="json"),
         pytest.param(3802, named("string", DATA + "Json"), None, id="jsonb"),
         pytest.param(142, named("string", DATA + "Xml"), None, id="xml"),
+        pytest.param(3614, named("string", DATA + "Tsvector"), None, id="tsvector"),
         pytest.param(25, "string", None, id="text"),
         pytest.param(1186, "string", None, id="interval"),
         pytest.param(17, "bytes", None, id="bytea"),
     ],
 )
 def test_debezium_s_semantic_types(oid: int, micros: object, connect: object) -> None:
+    """Source: Debezium's PostgresValueConverter.schemaBuilder, and the time precision modes
+
+    ``microseconds`` and ``connect`` of its TemporalPrecisionMode.
+    """
     of = column("c", (oid, "its name"))
 
     assert avro_of(of, DEBEZIUM, TypesTable()) == micros
@@ -118,8 +123,55 @@ def test_the_key_has_the_same_types_and_a_name() -> None:
         "name": "Key",
         "namespace": "pgsluice.public.t",
         "fields": [{"name": "c", "type": named("int", TIME + "Date")}],
-        "connect.version": 1,
         "connect.name": "pgsluice.public.t.Key",
+    }
+
+
+def test_an_ltree_is_debezium_s_whatever_its_schema() -> None:
+    """Source: Debezium's PostgresSchemaFactory.datatypeLtreeSchema."""
+    for name in ("ltree", "public.ltree", '"My types".ltree'):
+        found = avro_of(column("c", (65_000, name)), DEBEZIUM, TypesTable())
+        assert found == named("string", DATA + "Ltree")
+
+
+def connect_of(schema: dict[str, Any]) -> tuple[Any, Any]:
+    return schema["connect.name"], schema.get("connect.version")
+
+
+def test_debezium_s_records_have_its_names_and_versions() -> None:
+    """The envelope is version 2, source and transaction are 1, and rows have none.
+
+    Source: Debezium's Envelope.SCHEMA_VERSION, SchemaFactory.sourceInfoSchemaBuilder and
+    transactionBlockSchema, TableSchemaBuilder.create.
+    """
+    schema = describe("public", "t1", T1, ("a", "c"), envelope=DEBEZIUM).value_schema
+    kinds = {field["name"]: field["type"] for field in schema["fields"]}
+
+    assert connect_of(schema) == ("pgsluice.public.t1.Envelope", 2)
+    assert connect_of(kinds["before"][1]) == ("pgsluice.public.t1.Value", None)
+    assert connect_of(kinds["source"]) == ("io.debezium.connector.postgresql.Source", 1)
+    assert connect_of(kinds["transaction"][1]) == ("event.block", 1)
+
+
+def test_debezium_s_source_has_its_fields() -> None:
+    """Those that are always null here are nullable, and ``snapshot`` is an Enum.
+
+    Source: Debezium's SchemaFactory.sourceInfoSchemaBuilder and snapshotRecordSchema,
+    PostgresSourceInfoStructMaker.init.
+    """
+    schema = describe("public", "t1", T1, ("a", "c"), envelope=DEBEZIUM).value_schema
+    source = schema["fields"][2]["type"]["fields"]
+    kinds = {field["name"]: field["type"] for field in source}
+
+    required = {"version": "string", "connector": "string", "name": "string", "db": "string"}
+    required |= {"schema": "string", "table": "string", "ts_ms": "long", "lsn": "long"}
+    optional = {"sequence": "string", "origin": "string"}
+    optional |= dict.fromkeys(("ts_us", "ts_ns", "txId", "xmin", "origin_lsn"), "long")
+    assert required.items() <= kinds.items()
+    assert {name: ["null", kind] for name, kind in optional.items()}.items() <= kinds.items()
+    assert kinds["snapshot"]["connect.parameters"] == {
+        "allowed": "true,first,first_in_data_collection,last_in_data_collection,last,false,"
+        "incremental"
     }
 
 

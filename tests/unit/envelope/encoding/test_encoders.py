@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from io import BytesIO
@@ -13,6 +14,7 @@ import fastavro
 import pytest
 
 from gateway.core.errors import SchemaError, ValueFormatError
+from gateway.definitions.model import Element
 from gateway.envelope.encoding.conversions import value_encoder
 from gateway.envelope.encoding.encoders import (
     EMPTY_ARRAY,
@@ -52,6 +54,7 @@ def read(schema: dict[str, Any], data: bytes) -> Any:
 DEFAULT = TypesTable()
 PLAIN = Envelope()
 DEBEZIUM = Envelope("debezium")
+ARRAYS = TypesTable(arrays="native")
 CONNECT = Envelope("debezium", connect_times=True)
 
 
@@ -260,20 +263,54 @@ def test_what_text_would_carry_has_a_hint_whatever_is_wrong_with_it() -> None:
 @pytest.mark.parametrize(
     ("text", "iso"),
     [
-        # Years as Java's ISO_OFFSET_DATE_TIME has them.
-        (b"2024-02-29 12:34:56.789+00", "2024-02-29T12:34:56.789Z"),
-        (b"2024-02-29 12:34:56+00", "2024-02-29T12:34:56Z"),
-        (b"10000-01-01 00:00:00+00", "+10000-01-01T00:00:00Z"),
-        (b"0001-01-01 00:00:00+00", "0001-01-01T00:00:00Z"),
+        (b"2024-02-29 12:34:56.789+00", "2024-02-29T12:34:56.789000Z"),
+        (b"2024-02-29 12:34:56+00", "2024-02-29T12:34:56.000000Z"),
+        (b"10000-01-01 00:00:00+00", "+10000-01-01T00:00:00.000000Z"),
+        (b"0001-01-01 00:00:00+00", "0001-01-01T00:00:00.000000Z"),
         (b"0001-12-31 23:59:59.999999+00 BC", "0000-12-31T23:59:59.999999Z"),
-        (b"0044-03-15 12:00:00+00 BC", "-0043-03-15T12:00:00Z"),
-        (b"4714-11-24 00:00:00+00 BC", "-4713-11-24T00:00:00Z"),
+        (b"0044-03-15 12:00:00+00 BC", "-0043-03-15T12:00:00.000000Z"),
+        (b"4714-11-24 00:00:00+00 BC", "-4713-11-24T00:00:00.000000Z"),
         (b"infinity", "infinity"),
         (b"-infinity", "-infinity"),
     ],
 )
 def test_an_instant_for_debezium_s_consumers(text: bytes, iso: str) -> None:
+    """Years are those of Java's ISO_LOCAL_DATE, and the fraction has the column's six digits.
+
+    Source: Debezium's ZonedTimestamp.toIsoString and its getDateTimeFormatter, whose width is the
+    column's scale (PostgresValueConverter.convertTimestampWithZone), which pgjdbc says is 6 without
+    a precision; there, too, both infinities.
+    """
     assert encode_one(column("c", TIMESTAMPTZ), text, envelope=DEBEZIUM) == iso
+
+
+@pytest.mark.parametrize(
+    ("digits", "iso"),
+    [
+        (0, "2024-02-29T12:34:56Z"),
+        (1, "2024-02-29T12:34:56.5Z"),
+        (3, "2024-02-29T12:34:56.500Z"),
+        (6, "2024-02-29T12:34:56.500000Z"),
+    ],
+)
+def test_an_instant_has_as_many_digits_as_its_column(digits: int, iso: str) -> None:
+    """Source: Debezium's ZonedTimestamp.getDateTimeFormatter: none at the width 0."""
+    of = column("c", TIMESTAMPTZ, modifier=digits)
+    text = b"2024-02-29 12:34:56+00" if digits == 0 else b"2024-02-29 12:34:56.5+00"
+
+    assert encode_one(of, text, envelope=DEBEZIUM) == iso
+    element = Element(*TIMESTAMPTZ[:1], digits, TIMESTAMPTZ[1], "b")
+    array = replace(column("c", (1185, "timestamp with time zone[]")), element=element)
+    assert encode_one(array, b'{"%s"}' % text, ARRAYS, DEBEZIUM) == [iso]
+
+
+def test_the_digits_of_an_instant_in_a_key_do_not_depend_on_its_precision() -> None:
+    """As ALTER TYPE timestamptz(3) to timestamptz does not rewrite the rows."""
+    for key in (("c",), ()):
+        columns = [column("c", TIMESTAMPTZ, modifier=digits) for digits in (3, -1)]
+        tables = [describe("public", "t", [c], key, envelope=DEBEZIUM) for c in columns]
+        keys = {compile_key_encoder(one, [0])((b"2024-02-29 12:34:56.5+00",)) for one in tables}
+        assert len(keys) == 1
 
 
 @pytest.mark.parametrize(

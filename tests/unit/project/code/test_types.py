@@ -140,6 +140,7 @@ def test_every_side_has_conversions_and_canonical_forms_of_the_same_names() -> N
     assert {one.conversion for entry in TYPES for one in semantic(entry)} | named == {
         *CONVERSIONS,
         "decimal",
+        "zoned_timestamp",
     }
     assert set(JOB_FORMS) <= set(KEY_FORMS)
 
@@ -150,7 +151,7 @@ def test_the_gateway_has_every_canonical_form_and_no_other() -> None:
 
 def test_the_compiled_row_path_has_no_name_that_nobody_else_has() -> None:
     if not isinstance(ROWS, str):
-        assert set(ROWS.CONVERSIONS) <= {*CONVERSIONS, "decimal"}
+        assert set(ROWS.CONVERSIONS) <= {*CONVERSIONS, "decimal", "zoned_timestamp"}
         assert set(ROWS.KEY_FORMS) <= set(KEY_FORMS)
 
 

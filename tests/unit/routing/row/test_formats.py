@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import uuid
 from dataclasses import replace
 from typing import Any
 
@@ -74,16 +75,42 @@ def test_debezium_has_instants_as_text_and_times_to_the_end_of_the_day() -> None
         "a": 1,
         "note": "x",
         "raw": b"\x00\xff",
-        "seen": "2024-02-29T12:34:56.5Z",
+        "seen": "2024-02-29T12:34:56.500000Z",
         "clock": 24 * 3600 * 1_000_000,
     }
+
+
+@pytest.mark.parametrize(
+    ("digits", "expected"),
+    [
+        (0, {b"2024-02-29 12:34:56+00": "2024-02-29T12:34:56Z"}),
+        (3, {b"2024-02-29 12:34:56+00": "2024-02-29T12:34:56.000Z"}),
+        (3, {b"2024-02-29 12:34:56.789+00": "2024-02-29T12:34:56.789Z"}),
+        (-1, {b"2024-02-29 12:34:56+00": "2024-02-29T12:34:56.000000Z"}),
+        (-1, {b"12024-02-29 12:34:56.5+00": "+12024-02-29T12:34:56.500000Z"}),
+        (-1, {b"infinity": "infinity"}),
+    ],
+)
+def test_debezium_s_instants_have_the_digits_of_the_column(
+    digits: int, expected: dict[bytes, str]
+) -> None:
+    """Source: see test_an_instant_for_debezium_s_consumers."""
+    seen = replace(column("seen", 2, 1184, "timestamp with time zone"), type_modifier=digits)
+    instants = table(T1, "t1", (column("a", 1), seen))
+    gateway = Gateway([instants], [publish()], envelope=DEBEZIUM)
+
+    found = values(
+        gateway.commit(relation_of(instants), *(Insert(T1, (b"1", text)) for text in expected))
+    )
+
+    assert [value["after"]["seen"] for value in found] == list(expected.values())
 
 
 def test_debezium_s_source_has_its_fields_and_ours() -> None:
     (value,) = values(gateway_of(DEBEZIUM).commit(RELATION, Insert(T1, NEW)))
 
     source = value["source"]
-    unknown = {name: source[name] for name in ("sequence", "xmin", "ts_us", "ts_ns")}
+    unknown = {name: source[name] for name in ("sequence", "xmin", "ts_us", "ts_ns", "origin_lsn")}
     assert set(unknown.values()) == {None}
     assert (source["name"], source["db"], source["table"], source["txId"]) == ("gw", "db", "t1", 7)
     assert (source["identity"], source["seq"]) == ("d", 1)
@@ -130,24 +157,40 @@ def test_an_old_row_never_has_debezium_s_text() -> None:
 
 
 @pytest.mark.parametrize("envelope", [DEBEZIUM, ROW], ids=["debezium", "row"])
-def test_arrays_of_texts_have_debezium_s_text_as_their_item_and_others_are_null(
+def test_values_of_several_parts_have_debezium_s_text_where_it_could_not_be_a_value(
     envelope: EnvelopeTable,
 ) -> None:
-    texts = replace(column("texts", 2, 1009, "text[]"), element=Element(25, -1, "text", "b"))
-    numbers = replace(column("ints", 3, 1007, "integer[]"), element=Element(23, -1, "int", "b"))
-    tokens = replace(column("tokens", 4, 2951, "uuid[]"), element=Element(2950, -1, "uuid", "b"))
-    arrays = table(T1, "t1", (column("a", 1), texts, numbers, tokens))
-    gateway = Gateway([arrays], [publish()], envelope=envelope, types=TypesTable(arrays="native"))
+    """Numbers are null: Debezium has the characters' codes, and those may be a value.
 
-    (value,) = values(
-        gateway.commit(relation_of(arrays), Update(T1, None, (b"1", *[UNCHANGED] * 3)))
-    )
+    Source: Debezium's UnchangedToastedPlaceholder and setUnchangedToastValue of its
+    UnchangedToastedReplicationMessageColumn.
+    """
+    of = {"texts": (1009, 25, "text"), "docs": (199, 114, "json"), "more": (3807, 3802, "jsonb")}
+    of |= {"raws": (1001, 17, "bytea"), "tokens": (2951, 2950, "uuid")}
+    of |= {"ints": (1007, 23, "integer"), "days": (1182, 1082, "date")}
+    arrays = [
+        replace(column(name, n, array, f"{kind}[]"), element=Element(oid, -1, kind, "b"))
+        for n, (name, (array, oid, kind)) in enumerate(of.items(), 2)
+    ]
+    pairs = column("pairs", 20, 65_000, "hstore")
+    several = table(T1, "t1", (column("a", 1), *arrays, pairs))
+    types = TypesTable(arrays="native", hstore="native")
+    gateway = Gateway([several], [publish()], envelope=envelope, types=types)
+    unsent = [UNCHANGED] * (len(of) + 1)
+
+    (value,) = values(gateway.commit(relation_of(several), Update(T1, None, (b"1", *unsent))))
 
     row = value.get("after", value)
-    found = {name: row[name] for name in ("texts", "ints", "tokens")}
-    assert found == {"texts": [PLACEHOLDER], "ints": None, "tokens": None}
+    token = uuid.UUID(bytes=hashlib.md5(PLACEHOLDER.encode()).digest(), version=3)
+    assert {name: row[name] for name in (*of, "pairs")} == {
+        **{name: [PLACEHOLDER] for name in ("texts", "docs", "more")},
+        "raws": [PLACEHOLDER.encode()],
+        "tokens": [token if envelope is ROW else str(token)],
+        **dict.fromkeys(("ints", "days")),
+        "pairs": {PLACEHOLDER: PLACEHOLDER},
+    }
     unchanged = value["unchanged" if envelope is DEBEZIUM else "__unchanged"]
-    assert unchanged == ["texts", "ints", "tokens"]
+    assert unchanged == [*of, "pairs"]
 
 
 def test_what_cannot_hold_debezium_s_text_is_null() -> None:
@@ -157,14 +200,13 @@ def test_what_cannot_hold_debezium_s_text_is_null() -> None:
         column("numbers", 2, 3906, "numrange"),  # its bounds are text, and it is none
         replace(column("many", 3, 3907, "numrange[]"), element=items),
         column("span", 4, 1186, "interval"),
-        column("pairs", 5, 65_000, "hstore"),
     )
     ranges = table(T1, "t1", columns)
-    types = TypesTable(arrays="native", interval="native", ranges="native", hstore="native")
+    types = TypesTable(arrays="native", interval="native", ranges="native")
     gateway = Gateway([ranges], [publish()], envelope=DEBEZIUM, types=types)
 
     (value,) = values(
-        gateway.commit(relation_of(ranges), Update(T1, None, (b"1", *[UNCHANGED] * 4)))
+        gateway.commit(relation_of(ranges), Update(T1, None, (b"1", *[UNCHANGED] * 3)))
     )
 
     names = [column.name for column in columns[1:]]
