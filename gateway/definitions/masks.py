@@ -373,9 +373,8 @@ def _fault_of(column: Column | None, mask: Mask, *, is_key: bool) -> tuple[str, 
             "it is part of the key, and rows with different keys would become one",
             "mask it by hash, or leave it out of the publication with a column list",
         )
-    is_text = column.base_type_oid in _TEXTS or (
-        column.type_kind == "b" and column.type_name.rpartition(".")[2] == "citext"
-    )
+    is_citext = column.base_name.rpartition(".")[2] == "citext"
+    is_text = column.base_type_oid in _TEXTS or is_citext
     if mask.kind == "truncate" and not is_text:
         return f"its type is {column.type_name}, no text", "mask it by hash or null"
     return None

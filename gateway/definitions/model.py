@@ -142,8 +142,8 @@ class Element:
     """Type of an array's items, under any domains.
 
     Attributes:
-        type_name: ``format_type`` of the type that the array names, without a modifier.
-        type_kind: ``pg_type.typtype`` of that type.
+        type_name: ``format_type`` of the base type, or of the domain where that is none.
+        type_kind: ``pg_type.typtype`` of the type named.
     """
 
     type_oid: int
@@ -167,6 +167,8 @@ class Column:
             volatile default, an identity, or is generated.
         element: Type of the items, if it is an array or a domain over one, with commas between
             items in its text; else None.
+        base_type_name: ``format_type`` of the base type under the domain, or of an array of that
+            under the domain of its items; empty without a domain, and over other kinds of types.
         labels: Labels of an enum, or of the enum of an array's items, in their order.
     """
 
@@ -184,7 +186,17 @@ class Column:
     missing: str | None = None
     computed: bool = False
     element: Element | None = None
+    base_type_name: str = ""
     labels: tuple[str, ...] = ()
+
+    @property
+    def base_name(self) -> str:
+        """Name of the base type under any domains; empty for other kinds of types.
+
+        Only a superuser can make a base type, so nobody else can give one the name of an
+        extension's.
+        """
+        return self.base_type_name or (self.type_name if self.type_kind == "b" else "")
 
 
 @dataclass(frozen=True, slots=True)

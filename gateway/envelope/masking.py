@@ -103,6 +103,7 @@ def _described(column: Column, mask: Mask, hash_key: bytes) -> Column:
         type_kind="b",
         missing=missing,
         element=None,
+        base_type_name="",
         labels=(),
     )
 
@@ -119,8 +120,7 @@ def _mask_value(mask: Mask, column: Column, hash_key: bytes) -> MaskValue:
     """
     if mask.kind == "hash" and not hash_key:
         raise ValueError("a hash without a key hides nothing")
-    extension = column.type_name if column.type_kind == "b" else ""
-    canonical = KEY_FORMS[of_column(column.base_type_oid, extension).key]
+    canonical = KEY_FORMS[of_column(column.base_type_oid, column.base_name).key]
 
     def hashed(text: bytes) -> bytes:
         if canonical is not None:

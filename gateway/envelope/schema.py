@@ -73,6 +73,10 @@ class ColumnLike(Protocol):
     @property
     def element(self) -> Element | None: ...  # noqa: D102
     @property
+    def base_type_name(self) -> str: ...  # noqa: D102
+    @property
+    def base_name(self) -> str: ...  # noqa: D102
+    @property
     def labels(self) -> tuple[str, ...]: ...  # noqa: D102
 
 
@@ -244,7 +248,8 @@ def _field(
         if not item.type.has_list:
             return Field(column.name, name, ARRAY, item=item)
     modifier = column.base_type_modifier if column.type_kind == "d" else column.type_modifier
-    kind = Element(column.base_type_oid, modifier, column.type_name, column.type_kind)
+    base = column.base_name
+    kind = Element(column.base_type_oid, modifier, base, "b" if base else column.type_kind)
     return _typed(column.name, name, kind, native, envelope, exact)
 
 
@@ -257,7 +262,6 @@ def _typed(
     exact: bool,
 ) -> Field:
     """Return the field of a column, of an array's items or of bounds, that is no array itself."""
-    # Only a superuser can make a base type, so nobody else can give one the name of an extension's.
     extension = kind.type_name if kind.type_kind == "b" else ""
     found = of_column(kind.type_oid, extension, native=native, modifier=kind.type_modifier)
     digits = precision_and_scale(kind.type_modifier) if found.decimal else None
@@ -314,6 +318,8 @@ def _avro_type(field: Field, namespace: str) -> str | dict[str, Any]:
 def _properties(column: ColumnLike, labels: Sequence[str]) -> dict[str, Any]:
     """Return the properties beside the type that let a consumer follow changes of the columns."""
     found: dict[str, Any] = {"pg_type": column.type_name}
+    if column.base_type_name:
+        found["pg_base_type"] = column.base_type_name
     if column.attnum:
         found["pg_attnum"] = column.attnum
     if column.missing is not None:

@@ -33,7 +33,8 @@ class Column:
     Attributes:
         field: Its Avro field, ``[A-Za-z_][A-Za-z0-9_]*``.
         name: PostgreSQL's name.
-        pg_type: PostgreSQL's type, as ``format_type`` writes it; empty when not known.
+        pg_type: PostgreSQL's type under any domains, as ``format_type`` writes it; empty when not
+            known.
         missing: Value in rows that are older than the column, as PostgreSQL prints it.
         number: PostgreSQL's attnum, which outlives a rename; None when not known.
         computed: Whether rows that are older than the column may each have another value.
@@ -143,7 +144,7 @@ def value_layout(schema: Mapping[str, Any]) -> Layout:
         Column(
             field["name"],
             field.get("pg_column", field["name"]),
-            field.get("pg_type", ""),
+            field.get("pg_base_type", field.get("pg_type", "")),
             field.get("pg_missing"),
             field.get("pg_attnum"),
             field.get("pg_computed", False),

@@ -34,13 +34,14 @@ _KEPT: Final = frozenset(
         *("type", "name", "namespace", "doc", "default", "fields", "items", "symbols", "size"),
         "values",
         *("logicalType", "precision", "scale"),
-        *("pg_column", "pg_type", "pg_missing", "pg_attnum", "pg_computed", "pg_truncates"),
-        "pg_identity",
+        *("pg_column", "pg_type", "pg_base_type", "pg_missing", "pg_attnum", "pg_computed"),
+        *("pg_truncates", "pg_identity"),
     }
 )
 _OF_A_COLUMN: Final[Mapping[str, type]] = {
     "pg_column": str,
     "pg_type": str,
+    "pg_base_type": str,
     "pg_missing": str,
     "pg_attnum": int,
     "pg_computed": bool,

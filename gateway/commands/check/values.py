@@ -96,8 +96,7 @@ def type_findings(plan: Plan, settings: Settings) -> Iterator[Finding]:
                 Severity.WARNING,
                 f"types: [types.columns] has {name}, of type {published[name].type_name}, which is "
                 "carried in one way only",
-                "docs/types.md says which types have a choice; domains over hstore and over"
-                " pgvector's types have none",
+                "docs/types.md says which types have a choice",
             )
 
 

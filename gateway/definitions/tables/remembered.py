@@ -227,7 +227,7 @@ def description_fault(text: str) -> str | None:
     for column in table.columns:
         numbers += [column.attnum, column.type_oid, column.type_modifier]
         numbers += [column.base_type_oid, column.base_type_modifier]
-        names += [column.name, column.type_name]
+        names += [column.name, column.type_name, column.base_type_name]
         if column.element is not None:
             numbers += [column.element.type_oid, column.element.type_modifier]
             names.append(column.element.type_name)
@@ -545,10 +545,11 @@ def _publish(state: CopyState, item: Mapping[str, Any], relation_oid: int) -> Pu
 
 
 def _column(values: Sequence[Any]) -> Column:
-    """Return a column; older texts lack the last value, the element."""
+    """Return a column; older texts lack the last values, the element and the base type's name."""
     names = [field.name for field in fields(Column)][:_STORED]
-    if len(values) == len(names) - 1:
-        values = [*values, None]
+    lacking = len(names) - len(values)
+    if lacking in (1, 2):
+        values = [*values, *(None, "")[-lacking:]]
     attributes = dict(zip(names, values, strict=True))
     for name, kind in (("collation", Collation), ("element", Element)):
         if attributes[name] is not None:

@@ -82,6 +82,7 @@ _TYPES: Final = """
         SELECT w.type_oid, t.typbasetype, t.typtypmod
         FROM walk AS w JOIN pg_catalog.pg_type AS t ON t.oid = w.base_oid WHERE t.typtype = 'd')
     SELECT t.oid, t.typtype::pg_catalog.text, t.typcollation, w.base_oid, w.base_modifier,
+        CASE WHEN b.typtype = 'b' THEN pg_catalog.format_type(b.oid, w.base_modifier) ELSE '' END,
         pg_catalog.format_type(t.oid, NULL), e.oid, ARRAY(
             SELECT l.enumlabel::pg_catalog.text FROM pg_catalog.pg_enum AS l
             WHERE l.enumtypid = coalesce(w.base_oid, t.oid) ORDER BY l.enumsortorder)
@@ -103,6 +104,7 @@ class _TypeRow:
     Attributes:
         base_oid: OID of the type under any domains; None if it is no domain.
         base_modifier: Modifier that the domains give it; None if it is no domain.
+        base_name: Name of the base type; empty if it is no domain over one.
         name: Name without modifiers.
         element_oid: OID of the type of the items, if the base type is an array; else None.
         labels: Labels of the base type, if it is an enum, and a schema can show them.
@@ -112,6 +114,7 @@ class _TypeRow:
     collation: int
     base_oid: int | None
     base_modifier: int | None
+    base_name: str
     name: str
     element_oid: int | None
     labels: tuple[str, ...]
@@ -135,11 +138,16 @@ class _Types:
             "base_type_modifier": modifier,
             "type_kind": row.kind,
             "element": self._element(row.element_oid, modifier),
+            "base_type_name": self._base_name_of_array(row.element_oid) or row.base_name,
             "labels": row.labels or self._labels_of_items(row.element_oid),
         }
 
     def _labels_of_items(self, oid: int | None) -> tuple[str, ...]:
         return () if oid is None or oid not in self._elements else self._elements[oid].labels
+
+    def _base_name_of_array(self, oid: int | None) -> str:
+        name = "" if oid is None or oid not in self._elements else self._elements[oid].base_name
+        return name and f"{name}[]"
 
     def _element(self, oid: int | None, modifier: int) -> Element | None:
         if oid is None or oid not in self._elements:
@@ -148,8 +156,8 @@ class _Types:
         return Element(
             oid if row.base_oid is None else row.base_oid,
             modifier if row.base_modifier is None else row.base_modifier,
-            row.name,
-            row.kind,
+            row.base_name or row.name,
+            "b" if row.base_name else row.kind,
         )
 
 

@@ -116,6 +116,26 @@ def test_a_table_whose_key_is_carried_in_another_type_is_copied_again(
     assert s.rebuilt("t") == [(SECOND, 2)]
 
 
+@pytest.mark.parametrize("postgres_major", [17], indirect=True)
+def test_a_domain_over_a_type_of_an_extension_is_carried_as_that_type(
+    scene: MakeScene, source: Connection
+) -> None:
+    source.execute(
+        "CREATE EXTENSION hstore; CREATE EXTENSION citext;"
+        "CREATE DOMAIN pairs AS hstore; CREATE DOMAIN code AS citext; CREATE DOMAIN short AS code;"
+        "CREATE TABLE t (id short PRIMARY KEY, v pairs, codes short[])"
+    )
+    source.execute("""INSERT INTO t VALUES ('a', '"a"=>"1", "b"=>NULL', '{x,NULL}')""")
+    s = scene(DEFINITIONS, types={"hstore": "native", "arrays": "native"})
+    s.run_to("0/1")
+    source.execute("UPDATE t SET id = 'A', v = '' WHERE id = 'A'")
+    s.run_to(current_lsn(source))
+
+    assert values(s.read("t"), "v") == [{"a": "1", "b": None}, {}]
+    assert values(s.read("t"), "codes") == [["x", None]] * 2
+    assert s.rebuilt("t") == [("A", {}, ["x", None])]
+
+
 def test_an_array_of_several_dimensions_is_no_dead_end(
     scene: MakeScene, source: Connection
 ) -> None:

@@ -215,8 +215,9 @@ def test_a_table_of_arrays_is_recalled_with_their_items() -> None:
     assert recalled.tables[1].columns == (*TABLE.columns, MOODS)
 
 
-def test_a_description_from_before_arrays_had_items_is_read() -> None:
-    state = remembered(*TABLE.columns, edit=lambda values: values[:-1])
+@pytest.mark.parametrize("lacking", [1, 2])
+def test_a_description_from_before_items_and_base_types_is_read(lacking: int) -> None:
+    state = remembered(*TABLE.columns, edit=lambda values: values[:-lacking])
     now = plan("(a > 5)")
     again = (column("a", 1), column("b", 3))  # dropped and added again meanwhile
 
@@ -369,14 +370,15 @@ def test_a_table_of_which_it_is_not_known_how_keys_were_carried_is_not_copied() 
     "edit",
     [
         lambda values: [*values, 1],
-        lambda values: values[:-2],
+        lambda values: values[:-3],
+        lambda values: [*values[:-1], 7],
         lambda values: [*values[:3], "4", *values[4:]],
         lambda values: [*values[:4], None, *values[5:]],
         lambda values: [*values[:5], [23], *values[6:]],
-        lambda values: [*values[:-1], [[23], -1, "integer", "b"]],
-        lambda values: [*values[:-1], [23, "-1", "integer", "b"]],
-        lambda values: [*values[:-1], [23, -1, 7, "b"]],
-        lambda values: [*values[:-1], [23, -1, "integer"]],
+        lambda values: [*values[:-2], [[23], -1, "integer", "b"], ""],
+        lambda values: [*values[:-2], [23, "-1", "integer", "b"], ""],
+        lambda values: [*values[:-2], [23, -1, 7, "b"], ""],
+        lambda values: [*values[:-2], [23, -1, "integer"], ""],
     ],
 )
 def test_a_description_that_no_gateway_writes_is_not_read(

@@ -33,7 +33,12 @@ class EnvelopeColumn:
     missing: str | None = None
     computed: bool = False
     element: Element | None = None
+    base_type_name: str = ""
     labels: tuple[str, ...] = ()
+
+    @property
+    def base_name(self) -> str:
+        return self.base_type_name or (self.type_name if self.type_kind == "b" else "")
 
 
 def column(

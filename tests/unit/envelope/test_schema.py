@@ -329,6 +329,37 @@ def test_a_domain_becomes_what_its_base_type_becomes() -> None:
     }
 
 
+def test_a_domain_over_a_type_of_an_extension_is_that_type() -> None:
+    domain = replace(
+        column("pairs", (65_001, "pairs"), typtype="d"),
+        base_type_oid=65_000,
+        base_type_name="public.hstore",
+    )
+
+    (field,) = value_fields(describe("public", "t", [domain], types=NATIVE).value_schema)
+
+    assert (field["pg_type"], field["pg_base_type"]) == ("pairs", "public.hstore")
+    assert field["type"][1] == {"type": "map", "values": ["null", "string"]}
+    assert has_choice(domain)
+
+
+@pytest.mark.parametrize(
+    ("base", "form"),
+    [("public.citext", "printed"), ("public.hstore", "text"), ("public.ltree", "text")],
+)
+def test_a_key_over_a_type_of_an_extension_has_its_canonical_form(base: str, form: str) -> None:
+    domain = replace(
+        column("k", (65_001, "code"), typtype="d"), base_type_oid=65_000, base_type_name=base
+    )
+    plain = column("k", (65_000, base))
+
+    forms = {
+        describe("public", "t", [one], ("k",)).key_fields[0].type.key for one in (domain, plain)
+    }
+
+    assert forms == {form}
+
+
 def test_names_that_avro_does_not_know_are_escaped_and_kept_beside() -> None:
     schema = describe("my schema", "1st", [column("Größe", INT4)], ("Größe",))
 

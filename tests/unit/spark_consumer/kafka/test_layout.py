@@ -14,9 +14,10 @@ from gateway.definitions.model import Element
 from gateway.definitions.tables.keys import KeyColumns
 from gateway.envelope.schema import describe
 from schemas.settings.tables import ChosenColumns, Envelope
-from spark_consumer.errors import ContractError
+from spark_consumer.errors import ContractError, TableError
 from spark_consumer.kafka.layout import KeyLayout, identity_layout, value_layout
 from spark_consumer.kafka.schema_contract import parsed_schema
+from spark_consumer.values.keys import canonical
 from tests.unit.envelope.columns import INT4, NATIVE, T1, EnvelopeColumn, column
 
 ENVELOPE: dict[str, Any] = dict(schemas.load("envelope"))
@@ -79,6 +80,32 @@ def test_a_topic_of_which_no_equal_table_can_be_made_is_refused(
 
     with pytest.raises(ContractError, match=why):
         value_layout(parsed_schema(1, json.dumps(written)))
+
+
+@pytest.mark.parametrize("base", ["public.citext", "jsonb", "numeric(10,2)[]"])
+def test_a_domain_in_a_key_is_compared_as_its_base_type(base: str) -> None:
+    domain = replace(
+        column("k", (65_001, "code"), typtype="d"), base_type_oid=65_000, base_type_name=base
+    )
+    written = describe("public", "t", [domain], ("k",)).value_schema
+
+    (layout,) = value_layout(parsed_schema(1, json.dumps(written))).columns
+
+    with pytest.raises(TableError, match="a key column of type"):
+        canonical("v", "string", layout.pg_type, key=True)
+
+
+def test_a_numeric_domain_in_a_key_is_compared_by_value() -> None:
+    domain = replace(
+        column("k", (65_001, "price"), typtype="d"), base_type_oid=1700, base_type_name="numeric"
+    )
+    written = describe("public", "t", [domain], ("k",)).value_schema
+
+    (layout,) = value_layout(parsed_schema(1, json.dumps(written))).columns
+
+    assert canonical("v", "string", layout.pg_type, key=True) == canonical(
+        "v", "string", "numeric", key=True
+    )
 
 
 TSRANGE = (3908, "tsrange")
