@@ -12,7 +12,8 @@ from gateway.definitions.tables.keys import KeyColumns, chosen_fault, key_of
 from gateway.pgoutput.messages import Relation, RelationColumn, ReplicaIdentity, Type
 from gateway.routing.ports import CatalogReader
 from gateway.routing.row.transaction_state import CollectionOrder
-from schemas.settings.tables import ChosenColumns
+from schemas.settings.tables import TYPE_CHOICES, ChosenColumns
+from schemas.types import of_column, precision_and_scale
 
 __all__ = ["Projection", "Projections"]
 
@@ -67,6 +68,28 @@ def _is_wider(column: Column, other: Column) -> bool:
     """Whether the type of `column` has all values of the type of `other`, and more."""
     wide, narrow = (_WIDTHS.get(c.base_type_oid, (-1, 0)) for c in (column, other))
     return wide[0] == narrow[0] and wide > narrow
+
+
+def _reads(column: Column, sent: Column) -> bool:
+    """Whether the texts of all values of the type of `sent` are read under the type of `column`."""
+    if column.element is not None:
+        return sent.element == column.element
+    kind, other = (
+        of_column(c.base_type_oid, c.base_name, native=TYPE_CHOICES, modifier=c.base_type_modifier)
+        for c in (column, sent)
+    )
+    if kind.conversion == "text" and not kind.logical and not kind.debezium:
+        return True
+    if other.conversion == "integer" and kind.conversion in ("float4", "float8"):
+        return True
+    if kind is not other or column.base_type_oid != sent.base_type_oid:
+        return False
+    if not kind.decimal:
+        return True
+    (precision, scale), (sent_precision, sent_scale) = (
+        precision_and_scale(c.base_type_modifier) or (0, 0) for c in (column, sent)
+    )
+    return sent_scale <= scale and sent_precision - sent_scale <= precision - scale
 
 
 def _as_text(column: RelationColumn, type_name: str) -> Column:
@@ -149,6 +172,15 @@ class Projections:
                 )
         return found
 
+    def is_outdated(self, publish: Publish, relation: Relation) -> bool:
+        """Whether `relation` has a column of another type than the table of `publish` has now."""
+        known = {column.name: column for column in self.tables[publish.target_oid].columns}
+        return any(
+            (c.type_oid, c.type_modifier) != (known[c.name].type_oid, known[c.name].type_modifier)
+            for c in relation.columns
+            if c.name in known
+        )
+
     def _announced_columns(self, target: Table, relation: Relation) -> tuple[Column, ...]:
         """Describe the columns of `relation`, which is published as itself, as `target` has them.
 
@@ -168,17 +200,19 @@ class Projections:
         """Return `column` with a type that fits the rows: the catalog's or the announced one.
 
         The catalog's type is the one that all rows will have in the end. The announced type is used
-        if it is wider, or if the table no longer exists and the announced type is not narrower: the
-        description of such a table may be out of date.
+        if it is wider, or if its values do not read under the catalog's type: that of rows before
+        ALTER COLUMN TYPE. It is also used if the table no longer exists and the announced type is
+        not narrower: the description of such a table may be out of date.
         """
         if (column.type_oid, column.type_modifier) == (sent.type_oid, sent.type_modifier):
             return column
         announced = self._of_type(sent)
         if _is_wider(announced, column):
             return announced
-        if _is_wider(column, announced) or self._catalog.table(target.oid) is not None:
+        if _is_wider(column, announced):
             return column
-        return announced
+        exists = self._catalog.table(target.oid) is not None
+        return column if exists and _reads(column, announced) else announced
 
     def _of_type(self, sent: RelationColumn) -> Column:
         """Describe a column by its type; if the type is gone, as text under that type's name."""

@@ -136,6 +136,33 @@ def test_a_domain_over_a_type_of_an_extension_is_carried_as_that_type(
     assert s.rebuilt("t") == [("A", {}, ["x", None])]
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (("numeric(10,4)", "1.5"), ("uuid", f"'{FIRST}'")),
+        (("bytea", "'\\x00'"), ("jsonb", "'{}'")),
+        (("int", "1"), ("timestamptz", "'2024-02-29'")),  # the registry takes one order alone
+    ],
+)
+def test_rows_from_before_another_type_have_the_type_that_they_had(
+    scene: MakeScene, source: Connection, before: tuple[str, str], after: tuple[str, str]
+) -> None:
+    source.execute(f"CREATE TABLE t (id int PRIMARY KEY, v {before[0]})".encode())
+    s = scene(DEFINITIONS)
+    s.run_to("0/1")
+    source.execute(f"INSERT INTO t VALUES (1, {before[1]})".encode())
+    source.execute(f"ALTER TABLE t ALTER v TYPE {after[0]} USING {after[1]}::{after[0]}".encode())
+    source.execute(f"INSERT INTO t VALUES (2, {after[1]})".encode())
+    s.run_to(current_lsn(source))
+
+    # Each record is read by the schema that its ID names.
+    rows = s.rebuilt("t")
+    assert [row[0] for row in rows] == [1, 2]
+    assert rows[0][1] == rows[1][1] is not None
+    if before[0] == "numeric(10,4)":
+        assert values(s.read("t"), "v")[0] == Decimal("1.5000")
+
+
 def test_an_array_of_several_dimensions_is_no_dead_end(
     scene: MakeScene, source: Connection
 ) -> None:

@@ -13,6 +13,7 @@ from gateway.routing.build.projections import Projections
 from tests.support.gateway.routing_scene import T1, column, publish, relation_of, table
 
 INT4, INT8, TEXT, FLOAT8, NUMERIC = 23, 20, 25, 701, 1700
+DATE, TIMESTAMP, UUID, BYTEA, JSONB = 1082, 1114, 2950, 17, 3802
 LEAF = T1 + 1
 
 
@@ -46,6 +47,11 @@ def _t1(type_oid: int) -> Table:
         (INT8, INT4, INT8, INT8),  # it got narrower since: the rows do not fit into it
         (INT4, TEXT, INT4, TEXT),
         (INT4, FLOAT8, INT8, FLOAT8),  # neither is the wider one of the other
+        (NUMERIC, UUID, NUMERIC, NUMERIC),  # the text of the one is no value of the other
+        (DATE, TIMESTAMP, DATE, DATE),
+        (INT4, DATE, INT4, INT4),
+        (BYTEA, JSONB, BYTEA, BYTEA),
+        (TIMESTAMP, TEXT, TIMESTAMP, TEXT),
         (INT4, None, INT8, INT8),
         (INT8, None, INT4, INT8),
         (INT4, None, NUMERIC, NUMERIC),
@@ -85,3 +91,31 @@ def test_an_array_whose_column_and_type_were_dropped_is_text() -> None:
     gone = found.columns[2]
     assert (gone.name, gone.type_name, gone.base_type_oid) == ("m", "public._mood", TEXT)
     assert gone.element is None
+
+
+@pytest.mark.parametrize(
+    ("now", "announced", "published"),
+    [((10, 2), (10, 4), (10, 4)), ((12, 4), (10, 2), (12, 4)), ((12, 4), (12, 2), (12, 2))],
+)
+def test_a_number_of_more_digits_than_the_column_has_now_keeps_them(
+    now: tuple[int, int], announced: tuple[int, int], published: tuple[int, int]
+) -> None:
+    def modifier(digits: tuple[int, int]) -> int:
+        return (digits[0] << 16 | digits[1]) + 4
+
+    def of(digits: tuple[int, int]) -> Column:
+        made = column("n", 2, NUMERIC, "numeric")
+        return replace(made, type_modifier=modifier(digits), base_type_modifier=modifier(digits))
+
+    class Catalog(CatalogOfNow):
+        def column(self, name: str, type_oid: int, type_modifier: int) -> Column | None:
+            return of(announced)
+
+    current = table(T1, "t1", (column("a", 1), of(now)))
+    projections = Projections(Plan({T1: current}, (), (), (), ()), Catalog(current))
+
+    found = projections.of_relation(
+        publish(), relation_of(table(T1, "t1", (column("a", 1), of(announced))))
+    )
+
+    assert found.columns[1].type_modifier == modifier(published)
