@@ -13,11 +13,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 __all__ = [
     "ARRAY",
     "BOUNDS",
+    "CHANGES",
     "KEY_FORMS",
     "MILLIS",
     "MOST_ITEMS",
@@ -65,6 +66,7 @@ class ColumnType:
         label: Name of the family in docs/types.md.
         lost: Values that cannot be carried, for the same page.
         note: Remark there.
+        changes: Names of the DDL that changes such a column in place, for the same page.
     """
 
     conversion: str
@@ -86,6 +88,7 @@ class ColumnType:
     label: str = ""
     lost: str = ""
     note: str = ""
+    changes: tuple[str, ...] = ()
 
     @property
     def nested(self) -> bool:
@@ -113,23 +116,27 @@ class ColumnType:
         return {**whole, "connect.version": 1, "connect.name": self.semantic}
 
 
-def _read() -> tuple[
-    tuple[ColumnType, ...], Mapping[str, str], int, Mapping[str, Mapping[str, str]]
-]:
+_Named: TypeAlias = Mapping[str, Mapping[str, str]]
+
+
+def _read() -> tuple[tuple[ColumnType, ...], Mapping[str, str], int, _Named, _Named]:
     text = resources.files("schemas").joinpath("types.toml").read_text(encoding="utf-8")
     table = tomllib.loads(text)
     types = (
         ColumnType(
-            **{**entry, **{name: tuple(entry.get(name, ())) for name in ("extension", "debezium")}}
+            **{**entry, **{name: tuple(entry.get(name, ())) for name in _LISTS}}
         )
         for entry in table["types"]
     )
-    return tuple(types), table["keys"], table["most_items"], table["debezium"]
+    rest = (table[name] for name in ("keys", "most_items", "debezium", "changes"))
+    return (tuple(types), *rest)
 
 
-TYPES, KEY_FORMS, MOST_ITEMS, _SEMANTIC = _read()
+_LISTS: Final = ("extension", "debezium", "changes")
+TYPES, KEY_FORMS, MOST_ITEMS, _SEMANTIC, CHANGES = _read()
 """Entries, the last of which fits every type; a description of each canonical form of a key; the
-number of an array's items that readers of the topics accept; and Debezium's semantic types."""
+number of an array's items that readers of the topics accept; Debezium's semantic types; and the DDL
+that changes columns in place."""
 
 ARRAY: Final = next(entry for entry in TYPES if entry.array)
 """Entry of all arrays that are carried as such."""

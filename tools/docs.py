@@ -28,7 +28,7 @@ from gateway.cli import command_line
 from schemas.headers import HEADERS
 from schemas.settings.fields import Declared, address, declared, tables, variable_of
 from schemas.settings.tables import Settings, TypesTable
-from schemas.types import KEY_FORMS, TYPES
+from schemas.types import CHANGES, KEY_FORMS, TYPES
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 STAGE: Final = ROOT / "build" / "docs"
@@ -215,6 +215,23 @@ def types_table() -> Iterator[str]:
         yield f"| {' | '.join(cells)} |".replace("  ", " ")
 
 
+def changed_types_table() -> Iterator[str]:
+    """The lines of the table of families and their changes in place in docs/types.md."""
+    yield "| family | changes in place |"
+    yield "| --- | --- |"
+    for entry in filter(lambda one: one.label, TYPES):
+        yield f"| {entry.label} | {'; '.join(CHANGES[name]['ddl'] for name in entry.changes)} |"
+
+
+def changes_table() -> Iterator[str]:
+    """The lines of the table of changes in place in docs/types.md."""
+    yield "| change in place | what it does | how it is noticed | shown by |"
+    yield "| --- | --- | --- | --- |"
+    for change in CHANGES.values():
+        cells = [change[name] for name in ("ddl", "effect", "noticed")]
+        yield f"| {' | '.join(cells)} | `{change['test']}` |"
+
+
 def key_forms_table() -> Iterator[str]:
     """The lines of the table of canonical texts in docs/envelope.md."""
     yield "| type | canonical text |"
@@ -240,6 +257,16 @@ TABLES: Final = (
         ROOT / "docs" / "types.md",
         re.compile(r"\| PostgreSQL \| Avro \| (?:.+\n)*\| .+"),
         types_table,
+    ),
+    (
+        ROOT / "docs" / "types.md",
+        re.compile(r"\| family \| changes in place \|\n(?:.+\n)*\| .+"),
+        changed_types_table,
+    ),
+    (
+        ROOT / "docs" / "types.md",
+        re.compile(r"\| change in place \| (?:.+\n)*\| .+"),
+        changes_table,
     ),
     (
         ROOT / "docs" / "envelope.md",

@@ -136,6 +136,26 @@ def test_a_domain_over_a_type_of_an_extension_is_carried_as_that_type(
     assert s.rebuilt("t") == [("A", {}, ["x", None])]
 
 
+@pytest.mark.parametrize("postgres_major", [17], indirect=True)
+def test_an_extension_and_types_that_move_and_grow_leave_the_values_what_they_are(
+    scene: MakeScene, source: Connection
+) -> None:
+    source.execute("CREATE EXTENSION hstore VERSION '1.4'; CREATE TYPE mood AS ENUM ('ok')")
+    source.execute("CREATE TABLE t (id int PRIMARY KEY, v hstore, m mood)")
+    source.execute("INSERT INTO t VALUES (1, 'a=>1', 'ok')")
+    s = scene(DEFINITIONS, types={"hstore": "native"})
+    s.run_to("0/1")
+    source.execute("ALTER EXTENSION hstore UPDATE; CREATE SCHEMA other")
+    source.execute("ALTER EXTENSION hstore SET SCHEMA other; ALTER TYPE mood RENAME TO temper")
+    source.execute("ALTER TYPE temper SET SCHEMA other")
+    source.execute("INSERT INTO t VALUES (2, 'b=>2'::other.hstore, 'ok')")
+    s.run_to(current_lsn(source))
+
+    assert values(s.read("t"), "v") == [{"a": "1"}, {"b": "2"}]
+    assert values(s.read("t"), "m") == ["ok", "ok"]
+    assert copies_begun(s) == 1
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import fastavro
 import pytest
@@ -17,6 +18,7 @@ from schemas.settings.tables import TYPE_CHOICES, TypesTable
 from schemas.types import (
     ARRAY,
     BOUNDS,
+    CHANGES,
     KEY_FORMS,
     MILLIS,
     TYPES,
@@ -62,6 +64,15 @@ def test_a_type_is_in_one_entry_or_has_one_more_as_text() -> None:
 
 def test_every_choice_is_a_setting_and_every_setting_a_choice() -> None:
     assert {entry.choice for entry in TYPES} - {""} == TYPE_CHOICES
+
+
+def test_every_family_names_its_changes_and_each_has_a_test() -> None:
+    root = Path(__file__).parents[4]
+    named = {name for entry in TYPES for name in entry.changes}
+
+    assert all(bool(entry.changes) is bool(entry.label) for entry in TYPES)
+    assert named == set(CHANGES)
+    assert all((root / change["test"]).is_file() for change in CHANGES.values())
 
 
 def test_the_last_entry_alone_fits_every_type() -> None:
