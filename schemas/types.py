@@ -123,9 +123,7 @@ def _read() -> tuple[tuple[ColumnType, ...], Mapping[str, str], int, _Named, _Na
     text = resources.files("schemas").joinpath("types.toml").read_text(encoding="utf-8")
     table = tomllib.loads(text)
     types = (
-        ColumnType(
-            **{**entry, **{name: tuple(entry.get(name, ())) for name in _LISTS}}
-        )
+        ColumnType(**{**entry, **{name: tuple(entry.get(name, ())) for name in _LISTS}})
         for entry in table["types"]
     )
     rest = (table[name] for name in ("keys", "most_items", "debezium", "changes"))

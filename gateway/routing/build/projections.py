@@ -172,7 +172,7 @@ class Projections:
                 )
         return found
 
-    def is_outdated(self, publish: Publish, relation: Relation) -> bool:
+    def differs_in_type(self, publish: Publish, relation: Relation) -> bool:
         """Whether `relation` has a column of another type than the table of `publish` has now."""
         known = {column.name: column for column in self.tables[publish.target_oid].columns}
         return any(

@@ -438,7 +438,7 @@ class RelationRoutes:
             except (SchemaError, SchemaRefusedError) as error:
                 stops = isinstance(error, SchemaRefusedError) and table_id not in self._open_ended
                 # Rows from before ALTER COLUMN TYPE, which another copy makes dispensable.
-                stops &= not self.projections.is_outdated(publish, relation)
+                stops &= not self.projections.differs_in_type(publish, relation)
                 if self.held.is_ending(table_id):
                     self.held.lost[table_id] = error.message
                     continue

@@ -19,7 +19,9 @@ _LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
 @pytest.mark.parametrize(
-    ("page", "place", "rows"), TABLES, ids=["settings", "headers", "types", "keys"]
+    ("page", "place", "rows"),
+    TABLES,
+    ids=["settings", "headers", "types", "families", "changes", "keys"],
 )
 def test_a_table_that_follows_from_the_code_is_what_the_code_declares(
     page: Path, place: re.Pattern[str], rows: Callable[[], Iterator[str]]
