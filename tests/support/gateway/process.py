@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import re
@@ -90,7 +91,10 @@ class GatewayProcess:
     def __init__(
         self, arguments: Sequence[str], environment: Mapping[str, str] | None = None
     ) -> None:
-        self._lines: list[str] = []
+        self._log = ""
+        # A character may come in two pieces, and tests ask from several threads.
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._reading = threading.Lock()
         # It tells us how it is as it tells systemd: docs/monitoring.md.
         self._supervisor = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._supervisor.bind("")
@@ -114,18 +118,17 @@ class GatewayProcess:
 
     def log(self) -> str:
         """What it has said so far."""
-        assert self._process.stderr is not None
-        while (piece := self._read()) is not None:
-            self._lines.append(piece)
-        return "".join(self._lines)
+        with self._reading:
+            while data := self._read():
+                self._log += self._decoder.decode(data)
+            return self._log
 
-    def _read(self) -> str | None:
+    def _read(self) -> bytes:
         assert self._process.stderr is not None
         try:
-            data = os.read(self._process.stderr.fileno(), 1 << 16)
+            return os.read(self._process.stderr.fileno(), 1 << 16)
         except (BlockingIOError, ValueError):
-            return None
-        return data.decode() or None
+            return b""
 
     def wait_for(self, text: str, timeout_s: float = TIMEOUT_S) -> None:
         """Wait until its log has `text`; fail when it ends before that."""
