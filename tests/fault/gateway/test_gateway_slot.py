@@ -76,7 +76,7 @@ def test_a_second_gateway_goes_on_with_the_firsts_copy(
             copy={"parallel": 1, "rows_per_second": 3000},
         )
         first = s.project.start()
-        wait_for_copy_marker(s, "t", "copying")
+        first.wait_until_doing("streaming")
         with locker.transaction():
             locker.execute("LOCK TABLE u")  # the first has to wait when it comes to it
             second = s.project.start()
@@ -246,7 +246,7 @@ def test_sigterm_during_the_copy_lets_the_next_start_go_on_with_it(
             copy={"parallel": 1, "rows_per_second": 5000},
         )
         gateway = s.project.start()
-        wait_for_copy_marker(s, "t", "copying")
+        gateway.wait_until_doing("streaming")  # the copy of t takes some seconds from here
         with locker.transaction():
             locker.execute("LOCK TABLE u")  # so that the copy cannot end before it is stopped
             wait_for_copy_marker(s, "t", "ready")
