@@ -42,8 +42,9 @@ DUEL_S = float(os.environ.get("PGSLUICE_DUEL_S", "20"))
 def server(database: Database) -> Database:
     with database.connect() as connection:
         connection.execute(TABLE)
-        # Short, so that a frozen gateway loses the slot soon.
-        setting = f"ALTER DATABASE {database.name} SET wal_sender_timeout = '2s'"
+        # Short, so that a frozen gateway loses the slot soon; one that only gets no CPU for a while
+        # has to keep it.
+        setting = f"ALTER DATABASE {database.name} SET wal_sender_timeout = '6s'"
         connection.execute(setting.encode())
     return database
 

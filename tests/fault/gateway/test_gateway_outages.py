@@ -27,6 +27,10 @@ from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow]
 
+SHUTDOWN_S = 3
+SLACK_S = 20
+"""What a busy machine adds to a stop; Kafka's own limits are far above that."""
+
 
 @pytest.fixture
 def proxy(registry: str) -> Iterator[Proxy]:
@@ -36,8 +40,9 @@ def proxy(registry: str) -> Iterator[Proxy]:
 
 @pytest.fixture
 def server(rack: Rack) -> RackServer:
-    # Short, so that feedback that stops while the broker is away would be noticed.
-    return rack.server(wal_sender_timeout="2s")
+    # Short, so that feedback that stops while the broker is away would be noticed; not as short as
+    # a gateway may have to wait for CPU.
+    return rack.server(wal_sender_timeout="6s")
 
 
 class Load:
@@ -85,7 +90,7 @@ def test_registry_broker_and_server_go_away_and_come_back(
             "registry": {"url": proxy.through(registry)},
             # Kafka is away for longer than a Kafka transaction may last.
             "kafka": {"transaction.timeout.ms": "4000"},
-            "limits": {"feedback_interval_s": 0.2, "shutdown_timeout_s": 3},
+            "limits": {"feedback_interval_s": 0.2, "shutdown_timeout_s": SHUTDOWN_S},
         },
     )
     load, watch = Load(server), WatermarkWatch(s)
@@ -105,7 +110,7 @@ def test_registry_broker_and_server_go_away_and_come_back(
 
         def passed() -> bool:
             with server.connect() as c:
-                return bool(value_of(c, "SELECT clock_timestamp() - %s > '5s'", start))
+                return bool(value_of(c, "SELECT clock_timestamp() - %s > '9s'", start))
 
         return passed
 
@@ -139,7 +144,7 @@ def test_registry_broker_and_server_go_away_and_come_back(
             load.wait_for_more()
             before = time.monotonic()
             assert gateway.terminate() == 0, gateway.log()
-            assert time.monotonic() - before < 15
+            assert time.monotonic() - before < SHUTDOWN_S + SLACK_S
         broker.restart()
         with server.connect() as connection:
             s.run_to(current_lsn(connection))
