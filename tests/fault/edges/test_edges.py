@@ -30,7 +30,7 @@ from gateway.source.stream.connection import ReplicationConnection
 from gateway.source.stream.slot import slot_status
 from tests.support.backends.rack import Rack
 from tests.support.models.markers import decode_marker
-from tests.support.run.waiting import wait_until
+from tests.support.run.waiting import PATIENCE, wait_until
 
 BATCHES = 150
 RECORDS = 20
@@ -131,7 +131,7 @@ def test_broker_killed_under_load_loses_nothing_and_doubles_nothing(broker: Embe
         wait_until(partial(_has, committed, reached), 60, "the load", poll_s=0.001)
         broker.kill()
         broker.restart()
-    loader.join(200)
+    loader.join(60 * PATIENCE)
     assert not loader.is_alive()
 
     found = [(key, value) for key, value in read_compacted(kafka, "rows", 60)]

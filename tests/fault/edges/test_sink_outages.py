@@ -22,7 +22,7 @@ from gateway.sink.own_topics.progress import KafkaProgress
 from gateway.sink.topics.topics import TopicSpec, ensure_topics, progress_topic_spec
 from tests.support.backends.proxy import Proxy
 from tests.support.backends.rack import Rack
-from tests.support.run.waiting import wait_until
+from tests.support.run.waiting import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java, pytest.mark.slow]
 
@@ -106,7 +106,7 @@ def test_a_broker_that_is_killed_under_load_is_waited_for(broker: EmbeddedKafka)
         wait_until(partial(has_reached, committed, reached), TIMEOUT_S, "the load", poll_s=0.001)
         broker.kill()
         broker.restart()
-    loader.join(TIMEOUT_S)
+    loader.join(TIMEOUT_S * PATIENCE)
 
     assert committed == list(range(100))
     assert keys(broker) == [b"%d" % number for number in range(100) for _ in range(40)]

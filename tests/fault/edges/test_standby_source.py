@@ -18,7 +18,7 @@ from tests.support.gateway.scene import (
     running,
     value_of,
 )
-from tests.support.run.waiting import wait_until
+from tests.support.run.waiting import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 
@@ -76,7 +76,7 @@ def test_a_standby_is_copied_from_and_streamed_from(
 
             wait_until(streams, 60, "the gateway to stream")
             written = 1
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 60 * PATIENCE
             while not gateway.is_copied():
                 assert time.monotonic() < deadline
                 even = 2 * written % 1000
@@ -91,7 +91,7 @@ def test_a_standby_is_copied_from_and_streamed_from(
 
             # A copy is complete when the stream is beyond it, so at the primary's next WAL.
             with running(lambda stop: keep_writing(server, stop)):
-                asked = s.cli("copy", "public.t", "--where", "a < 100", "--timeout", "60")
+                asked = s.cli("copy", "public.t", "--where", "a < 100", "--timeout", str(60 * PATIENCE))
             assert asked.code == 0, asked.err
             assert "not watched" not in gateway.log()
             assert gateway.terminate() == 0
