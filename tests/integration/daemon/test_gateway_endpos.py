@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from devkit.embedded.postgres import EmbeddedPostgres
 from gateway.core.lsn import parse_lsn
 from tests.support.backends.servers import Database, DatabaseFactory
 from tests.support.gateway.scene import Scene, assert_exactly_once, current_lsn, value_of
@@ -63,20 +64,21 @@ def test_endpos_takes_what_ends_at_it_and_nothing_after_it(
     assert_exactly_once(s, ["t"])
 
 
-def test_endpos_in_the_future_is_waited_for(scene: MakeScene, database: Database) -> None:
-    with database.connect() as connection:
+def test_endpos_in_the_future_is_waited_for(scene: MakeScene) -> None:
+    # A server of its own, to which no other test writes until the gateway streams.
+    with EmbeddedPostgres(18) as server, server.connect() as connection:
         connection.execute("CREATE TABLE t (a int PRIMARY KEY)")
         s = scene(
-            "CREATE PUBLICATION p FOR TABLE t;CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+            "CREATE PUBLICATION p FOR TABLE t;CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;",
+            source={"dsn": server.dsn()},
         )
-        # Farther than what other tests write to this server until the gateway streams.
-        ahead = value_of(connection, "SELECT (pg_current_wal_insert_lsn() + 60000000)::text")
+        ahead = value_of(connection, "SELECT (pg_current_wal_insert_lsn() + 30000000)::text")
         gateway = s.project.start("--endpos", ahead)
         gateway.wait_until_copied()
         connection.execute("INSERT INTO t VALUES (1)")
         wait_until(lambda: s.rebuilt("t") == [(1,)], 60, "the first row")
         # What nobody publishes moves the server past it: to the next file of 16 MB, each time.
-        for number in range(5):
+        for number in range(3):
             connection.execute(f"CREATE TABLE other{number} (a int)".encode())
             connection.execute("SELECT pg_switch_wal()")
         assert gateway.wait() == 0, gateway.log()

@@ -14,6 +14,7 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from devkit.embedded.postgres import EmbeddedPostgres
 from gateway.commands.status import read_status
 from gateway.config import Settings, load_settings
 from gateway.definitions.model import Definitions
@@ -190,11 +191,12 @@ def test_a_held_table_is_told_everywhere(scene: MakeScene, database: Database) -
 
 
 def test_check_and_status_warn_before_the_retained_wal_comes_near_its_limit(
-    scene: MakeScene, database: Database
+    scene: MakeScene,
 ) -> None:
-    with database.connect() as connection:
+    # A server of its own: the limit is one for all slots of a server, and a checkpoint acts on it.
+    with EmbeddedPostgres(18) as server, server.connect() as connection:
         connection.execute(TABLES)
-        s = scene(DEFINITIONS)
+        s = scene(DEFINITIONS, source={"dsn": server.dsn()})
         s.run_to("0/1")
         assert s.cli("status").code == 75
         assert "max_slot_wal_keep_size)" not in s.cli("check").out
@@ -202,17 +204,12 @@ def test_check_and_status_warn_before_the_retained_wal_comes_near_its_limit(
             connection, "SELECT setting FROM pg_settings WHERE name = 'wal_segment_size'"
         )
         segment = int(row) >> 20
-        try:
-            connection.execute(
-                f"ALTER SYSTEM SET max_slot_wal_keep_size = '{4 * segment}MB'".encode()
-            )
-            connection.execute("SELECT pg_reload_conf()")
-            for _ in range(4):
-                connection.execute("INSERT INTO u VALUES (txid_current()); SELECT pg_switch_wal()")
-            status, checked = s.cli("status", "--json"), s.cli("check")
-        finally:
-            connection.execute("ALTER SYSTEM RESET max_slot_wal_keep_size")
-            connection.execute("SELECT pg_reload_conf()")
+        limit = f"ALTER SYSTEM SET max_slot_wal_keep_size = '{4 * segment}MB'"
+        connection.execute(limit.encode())
+        connection.execute("SELECT pg_reload_conf()")
+        for _ in range(4):
+            connection.execute("INSERT INTO u VALUES (txid_current()); SELECT pg_switch_wal()")
+        status, checked = s.cli("status", "--json"), s.cli("check")
 
     assert status.code == 1
     messages = [problem["message"] for problem in json.loads(status.out)["problems"]]
