@@ -47,6 +47,7 @@ settings = ConsumerSettings(
     subscriptions=(name,),
     topics=(topic,),
     trigger_interval_s=0.5,
+    parallel_tables=1,
 )
 sys.exit(run(settings, build_session(settings, jars.split(","))))
 """
@@ -151,10 +152,12 @@ def process(scene: Scene) -> Iterator[subprocess.Popen[bytes]]:
 def test_tables_end_right_when_the_process_was_killed_between_two_of_them(
     spark: SparkSession, scene: Scene, process: subprocess.Popen[bytes]
 ) -> None:
+    # One table after the other: writing two more takes longer than seeing the first.
     wait_until(
         lambda: process.poll() is not None or any(map(scene.is_written, (1, 2, 3))),
         180,
         "a table's commit",
+        poll_s=0.01,
     )
     assert process.poll() is None, (scene.folder / "log").read_text()[-4000:]
     os.killpg(process.pid, signal.SIGKILL)
