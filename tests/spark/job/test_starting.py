@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -31,8 +32,9 @@ DEFINITIONS = "CREATE PUBLICATION p FOR TABLE t; CREATE SUBSCRIPTION s CONNECTIO
 def jvm_of(pid: int) -> int | None:
     """The JVM that the process has started, None before it has."""
     for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        if Path(f"/proc/{child}/comm").read_text().strip() == "java":
-            return int(child)
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            if Path(f"/proc/{child}/comm").read_text().strip() == "java":
+                return int(child)
     return None
 
 

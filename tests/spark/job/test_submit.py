@@ -21,7 +21,7 @@ from spark_consumer.spark.session import TUNED
 from tests.spark.job.test_interrupted import COLUMNS, Scene
 from tests.spark.job.test_stopping import slow_registry
 from tests.support.backends.servers import BRIEF_JAVA
-from tests.support.run.waiting import wait_until
+from tests.support.run.waiting import PATIENCE, wait_until
 from tests.support.spark.kafka_topics import RegisteredSchemas
 from tests.support.spark.records import value_schema
 
@@ -89,7 +89,7 @@ def test_the_recipe_of_the_readme_rebuilds_tables_on_a_cluster(
             wait_until(lambda: process.poll() is not None or "cut applied" in said(), 300, "a cut")
             assert process.poll() is None, said()[-4000:]
             os.killpg(process.pid, signal.SIGTERM)
-            process.wait(60)
+            process.wait(60 * PATIENCE)
         finally:
             _end(process)
 
@@ -144,7 +144,7 @@ def test_a_signal_in_a_long_batch_ends_the_job_and_it_says_so(
             )
             assert process.poll() is None, (tmp_path / "log").read_text(errors="replace")[-4000:]
             os.killpg(process.pid, signal.SIGTERM)
-            code = process.wait(60)
+            code = process.wait(60 * PATIENCE)
             wait_until(lambda: not _lives(process.pid), 60, "the end of the process group")
         finally:
             _end(process)
