@@ -191,14 +191,14 @@ def kill_evaluator(connection: psycopg.Connection[Any]) -> None:
 
 
 def test_a_filter_that_takes_too_long_fails_and_holds_up_no_other(database: Database) -> None:
-    evaluator = ServerEvaluator(database.dsn, timeout_s=0.3, source_dsn=database.dsn)
+    evaluator = ServerEvaluator(database.dsn, timeout_s=2, source_dsn=database.dsn)
     slow = "(CASE WHEN (a = 'slow'::text) THEN (pg_sleep(20) IS NULL) ELSE true END)"
     question = Question(columns(("a", TEXT)), ("(a <> 'b'::text)", slow))
     try:
         answer = ask(evaluator, question, [(b"a",), (b"slow",), (b"b",), (b"slow",)])
         assert answer.flags == b"ttt!f!t!"  # those behind the first are not asked any more
         assert {place for _, place in answer.errors} == {1}
-        assert "longer than 0.3 s" in str(answer.errors[1, 1])
+        assert "longer than 2 s" in str(answer.errors[1, 1])
 
         began = time.monotonic()
         answer = ask(evaluator, question, [(b"slow",), (b"b",)] * 100)
