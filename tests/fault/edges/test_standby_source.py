@@ -91,7 +91,8 @@ def test_a_standby_is_copied_from_and_streamed_from(
 
             # A copy is complete when the stream is beyond it, so at the primary's next WAL.
             with running(lambda stop: keep_writing(server, stop)):
-                asked = s.cli("copy", "public.t", "--where", "a < 100", "--timeout", str(60 * PATIENCE))
+                timeout = ("--timeout", str(60 * PATIENCE))
+                asked = s.cli("copy", "public.t", "--where", "a < 100", *timeout)
             assert asked.code == 0, asked.err
             assert "not watched" not in gateway.log()
             assert gateway.terminate() == 0
