@@ -67,7 +67,7 @@ def test_a_fence_that_shows_only_while_aborting_is_what_counts(topics: Topics) -
         pytest.param(lambda t: make_sink(t, **t.kafka).open(60), id="producer"),
     ],
 )
-def test_a_client_that_is_not_let_in_is_told_why_within_ten_seconds(
+def test_a_client_that_is_not_let_in_is_told_why_and_not_after_all_its_time(
     topics: Topics, contact: Callable[[Topics], object]
 ) -> None:
     topics.kafka |= {
@@ -81,7 +81,8 @@ def test_a_client_that_is_not_let_in_is_told_why_within_ten_seconds(
     with pytest.raises(FatalError, match="SASL PLAIN") as caught:
         contact(topics)
 
-    assert time.monotonic() - started < 10
+    # Of the 60 seconds that the call may take; the other half is for a machine that is busy.
+    assert time.monotonic() - started < 30
     assert "s3cret" not in str(caught.value)
 
 
