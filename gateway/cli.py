@@ -10,6 +10,7 @@ import argparse
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -138,13 +139,18 @@ def _init(arguments: argparse.Namespace) -> int:
 
 
 def _tail(arguments: argparse.Namespace) -> int:
-    from gateway.commands.tail import tail
+    from gateway.commands.tail.command import tail
+    from gateway.sink.reading.commit_order import Since
 
+    lsn, time = arguments.since or (None, None)
     return tail(
         _settings(arguments),
         arguments.what,
         from_beginning=arguments.from_beginning,
+        since=None if arguments.since is None else Since(lsn, time),
         to_end=arguments.no_follow,
+        limit=arguments.limit,
+        as_json=arguments.json,
     )
 
 
@@ -259,7 +265,7 @@ def command_line() -> argparse.ArgumentParser:
         "--table",
         action="append",
         default=[],
-        metavar="SCHEMA.TABLE",
+        metavar="TABLE",
         help="only this one; can be given several times",
     )
     verify.add_argument(
@@ -309,9 +315,7 @@ def command_line() -> argparse.ArgumentParser:
     copy = _configured(
         commands, "copy", _copy, "make the running gateway copy a table, or part of one, again"
     )
-    copy.add_argument(
-        "table", nargs="?", metavar="TABLE", help="as TABLE or SCHEMA.TABLE on the source"
-    )
+    copy.add_argument("table", nargs="?", metavar="TABLE", help="TABLE or SCHEMA.TABLE")
     copy.add_argument(
         "--where",
         metavar="CONDITION",
@@ -323,7 +327,7 @@ def command_line() -> argparse.ArgumentParser:
         help="cancel requests for this table; without TABLE, for all",
     )
     resume = _configured(commands, "resume", _copy, "copy a held table; the same as copy TABLE")
-    resume.add_argument("table", metavar="TABLE", help="as TABLE or SCHEMA.TABLE on the source")
+    resume.add_argument("table", metavar="TABLE", help="TABLE or SCHEMA.TABLE")
     resume.set_defaults(where=None, cancel=False)
     for command in (copy, resume):
         command.add_argument(
@@ -403,18 +407,27 @@ def _add_init(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 def _add_looking(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     tail = _configured(commands, "tail", _tail, "print changes as they are published")
     tail.add_argument("what", metavar="SUBSCRIPTION[.TABLE]", help="s, s.t, or s.schema.t")
-    tail.add_argument(
+    begin = tail.add_mutually_exclusive_group()
+    begin.add_argument(
         "--from-beginning", action="store_true", help="start with the changes already in Kafka"
+    )
+    begin.add_argument(
+        "--since",
+        type=_lsn_or_time,
+        metavar="LSN|TIME",
+        help="start with the transactions that committed then or later",
     )
     tail.add_argument(
         "--no-follow",
         action="store_true",
         help="stop after the last change instead of waiting for more",
     )
+    tail.add_argument("--limit", type=_number, metavar="N", help="stop after this many changes")
+    tail.add_argument("--json", action="store_true", help="print one JSON object for each change")
     explain = _configured(
         commands, "explain", _explain, "say which subscriptions receive a row, filter by filter"
     )
-    explain.add_argument("table", metavar="TABLE", help="t, or schema.t")
+    explain.add_argument("table", metavar="TABLE", help="TABLE or SCHEMA.TABLE")
     explain.add_argument(
         "row",
         metavar="ROW",
@@ -458,6 +471,23 @@ def _seconds(text: str) -> float:
     if not 0 < seconds < 1e6:
         raise argparse.ArgumentTypeError(f"not a number of seconds: {text!r}")
     return seconds
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text[:20]) > 0):
+        raise argparse.ArgumentTypeError(f"not a number of 1 or more: {text!r}")
+    return int(text)
+
+
+def _lsn_or_time(text: str) -> tuple[Lsn | None, datetime | None]:
+    if "/" in text:
+        return _lsn(text), None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        reason = f"neither an LSN nor a time, as 16/B374D848 or 2026-03-01 10:00: {text!r}"
+        raise argparse.ArgumentTypeError(reason) from None
+    return None, time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
 def _lsn(text: str) -> Lsn:

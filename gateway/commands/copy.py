@@ -16,6 +16,7 @@ import psycopg
 
 from gateway.commands.asking import ask
 from gateway.commands.consume import known_subscriptions
+from gateway.commands.table_names import find_table
 from gateway.config import Settings
 from gateway.core.errors import ConfigError, SlotError, TransientError
 from gateway.core.watermark import CopyRequest, CopyState, Watermark
@@ -54,7 +55,7 @@ def copy(
 
     Args:
         settings: Settings of the gateway.
-        table: ``schema.table``, or a name that only one table has; None only with `cancel`: all.
+        table: ``TABLE`` or ``SCHEMA.TABLE``; None only with `cancel`: all.
         subscription: Name of a subscription; None for all that copy the table.
         where: Condition on the table's columns; empty for the whole table.
         cancel: Whether to cancel earlier requests.
@@ -116,19 +117,11 @@ def copy(
 def _table(plan: Plan, known: Watermark, name: str) -> tuple[str, str]:
     """Return schema and table that `name` stands for."""
     found = {(state.schema, state.table) for state in known.copies}
-    found |= {key_of_copy(plan, copy)[1:] for copy in plan.copies}
-    fitting = [each for each in sorted(found) if name in (".".join(each), each[1])]
-    exact = [each for each in fitting if name == ".".join(each)]
-    if len(exact or fitting) == 1:
-        return (exact or fitting)[0]
-    if fitting:
-        listed = ", ".join(".".join(each) for each in fitting)
-        raise ConfigError(
-            f"{name} is ambiguous: {listed}", key="TABLE", hint="give the schema as well"
-        )
-    raise ConfigError(
-        f"no subscription copies a table {name}",
+    return find_table(
+        name,
+        found | {key_of_copy(plan, copy)[1:] for copy in plan.copies},
         key="TABLE",
+        absent="no subscription copies a table",
         hint="it must be published, and the subscription must not have copy_data = false; "
         "`pgsluice status` lists the tables",
     )

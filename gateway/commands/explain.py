@@ -17,6 +17,7 @@ import psycopg
 from psycopg import sql
 
 from gateway.commands.schemas import CollectedSchemas, routes_of
+from gateway.commands.table_names import find_table
 from gateway.config import Settings
 from gateway.core.display import say
 from gateway.core.errors import ConfigError, UsageError
@@ -32,15 +33,12 @@ from gateway.source.copy.relation_guard import lock
 from gateway.source.session.connection import (
     classify_server_error,
     connect,
-    role_schemas,
     server_facts,
 )
 
 __all__ = ["explain"]
 
 _PAIR: Final = re.compile(r"\s*([^=\s]+)\s*=\s*(.*?)\s*\Z", re.DOTALL)
-_LOOK_IN: Final = "SELECT pg_catalog.set_config('search_path', %s, true)"
-_OID_OF: Final = "SELECT pg_catalog.to_regclass(%s)::pg_catalog.oid"
 _ROWS: Final = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 
 
@@ -63,12 +61,12 @@ def explain(settings: Settings, name: str, row: str) -> int:
 
     Args:
         settings: Settings of the gateway.
-        name: ``TABLE`` or ``SCHEMA.TABLE``.
+        name: ``TABLE`` or ``SCHEMA.TABLE``, of a published table or partition.
         row: ``(1,NSW)``, PostgreSQL's own notation; ``{"a": 1}``, what is left out is NULL; or the
             key of a row that is there: ``1``, or ``a=1,c=NSW``.
 
     Raises:
-        ConfigError: there is no such table or row.
+        ConfigError: no subscription publishes such a table, or it has no such row.
         UsageError: `row` cannot be parsed, or names a column that the table does not have.
         DefinitionError: the definitions cannot be served.
         TransientError: the source server cannot be reached.
@@ -78,7 +76,7 @@ def explain(settings: Settings, name: str, row: str) -> int:
         facts = server_facts(connection)
         plan = known_plan(settings, connection, definitions, facts)
         routes = routes_of(connection, plan, facts, settings, CollectedSchemas())
-        table = _table_named(plan, connection, name)
+        table = _table_named(plan, name)
         with connection.transaction(force_rollback=True):
             connection.execute("SET TRANSACTION READ ONLY")
             source = _source_of(connection, table, row)
@@ -93,28 +91,19 @@ def explain(settings: Settings, name: str, row: str) -> int:
     return 0
 
 
-def _path(schemas: Sequence[str]) -> str:
-    """A search_path of these schemas."""
-    return ", ".join('"' + name.replace('"', '""') + '"' for name in schemas)
-
-
-def _table_named(plan: Plan, connection: psycopg.Connection, name: str) -> Table:
-    schemas = role_schemas(connection)
-    try:
-        with connection.transaction():
-            connection.execute(_LOOK_IN, [_path(schemas)])
-            row = connection.execute(_OID_OF, [name]).fetchone()
-    except psycopg.Error as error:
-        raise ConfigError(f"{name!r} is not a name: {error.diag.message_primary}") from None
-    oid = None if row is None else row[0]
-    if oid is None:
-        raise ConfigError(f"there is no table {name} in the source database")
-    if oid not in plan.tables:
-        raise ConfigError(
-            f"no subscription publishes table {name}",
-            hint="`pgsluice check` says what the definitions mean",
-        )
-    return plan.tables[oid]
+def _table_named(plan: Plan, name: str) -> Table:
+    oids = {oid for one in plan.publishes for oid in (one.relation_oid, one.target_oid)}
+    tables = {
+        (table.schema, table.name): table for oid, table in plan.tables.items() if oid in oids
+    }
+    found = find_table(
+        name,
+        tables,
+        key="TABLE",
+        absent="no subscription publishes a table",
+        hint="`pgsluice check` says what the definitions mean",
+    )
+    return tables[found]
 
 
 def _source_of(connection: psycopg.Connection, table: Table, row: str) -> _Source:

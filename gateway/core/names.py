@@ -20,6 +20,7 @@ __all__ = [
     "error_topic",
     "find_collisions",
     "message_topic",
+    "topic_identifier",
     "topic_name",
     "topic_of",
     "topic_part",
@@ -33,6 +34,7 @@ MAX_TOPIC_LENGTH: Final = 249
 # underscore themselves, so the hex digits after a literal "_x" can only be literal ones.
 _NOT_AVRO = re.compile(r"\A[0-9]|[^A-Za-z0-9_]|_(?=x[0-9A-F]{4})")
 _NOT_TOPIC = re.compile(r"-x|[^A-Za-z0-9_-]")
+_TOPIC_ESCAPE = re.compile(r"-x002Dx|-x((?:10|[0-9A-F])?[0-9A-F]{4})-")
 
 
 def avro_name(identifier: str) -> str:
@@ -55,6 +57,11 @@ def topic_part(identifier: str) -> str:
 
 def _escape_topic(match: re.Match[str]) -> str:
     return "-x002Dx" if match[0] == "-x" else f"-x{ord(match[0]):04X}-"
+
+
+def topic_identifier(part: str) -> str:
+    """Return the identifier that `topic_part` has made `part` of."""
+    return _TOPIC_ESCAPE.sub(lambda match: chr(int(match[1], 16)) if match[1] else "-x", part)
 
 
 def topic_name(subscription: str, schema: str, table: str) -> str:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from gateway.core.names import (
     avro_name,
+    topic_identifier,
     topic_part,
 )
 from gateway.definitions.model import Element
@@ -23,7 +24,7 @@ from gateway.envelope.encoding.encoders import compile_key_encoder, compile_row_
 from gateway.envelope.schema import TableSchema, describe
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
 from tests.unit.envelope.columns import NATIVE, EnvelopeColumn
-from tests.unit.envelope.names import identifier_of, topic_part_of
+from tests.unit.envelope.names import identifier_of
 from tests.unit.envelope.reference import encode_key_slowly, encode_row_slowly
 
 Case = tuple[int, int, object, bytes]
@@ -301,4 +302,4 @@ def test_a_topic_part_is_legal_and_gives_the_identifier_back(identifier: str) ->
     assert all(
         character.isascii() and (character.isalnum() or character in "_-") for character in part
     )
-    assert topic_part_of(part) == identifier
+    assert topic_identifier(part) == identifier

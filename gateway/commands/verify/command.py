@@ -9,10 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gateway.commands.consume import consumer_settings, known_subscriptions, translated
+from gateway.commands.table_names import find_table, quoted_name
 from gateway.commands.verify.compared_tables import ComparedTable, compared_tables
 from gateway.config import Settings
 from gateway.core.display import say
-from gateway.core.errors import ConfigError, TransientError
+from gateway.core.errors import TransientError
 from gateway.runtime.planning.plan import read_definitions, read_plan
 from gateway.runtime.planning.setup import known_plan
 from gateway.source.session.connection import connect, server_facts
@@ -40,7 +41,7 @@ def verify(
     Args:
         settings: of the gateway.
         subscriptions: by default all that are defined.
-        tables: ``schema.table``; by default all of each subscription.
+        tables: ``TABLE`` or ``SCHEMA.TABLE``; by default all of each subscription.
         native: DSN of a native subscriber to compare with, instead of the source.
         timeout_s: how long to wait for the tables altogether.
 
@@ -86,7 +87,7 @@ def _one(
         else:
             plan = read_plan(settings, connection, definitions)
     hash_key = (settings.columns.hash_key or "").encode()
-    chosen = _chosen(compared_tables(plan, subscription, hash_key), tables, native)
+    chosen = _chosen(subscription, compared_tables(plan, subscription, hash_key), tables, native)
     with closing(Registry(wanted.registry_url, wanted.registry)) as schemas:
         rebuilt = RebuiltTables(wanted, spark, subscription, schemas, deadline)
         if native is None:
@@ -111,16 +112,19 @@ def _one(
 
 
 def _chosen(
-    found: list[ComparedTable], names: Sequence[str], native: str | None
+    subscription: str, found: list[ComparedTable], names: Sequence[str], native: str | None
 ) -> list[ComparedTable]:
-    by_name = {str(each.table): each for each in found}
-    for name in names:
-        if name not in by_name:
-            raise ConfigError(
-                f"table {name} is not in the subscription",
-                key="--table",
-                hint=f"it has {', '.join(by_name)}",
-            )
-    chosen = [by_name[name] for name in names] if names else found
+    by_name = {(each.table.schema, each.table.name): each for each in found}
+    wanted = [
+        find_table(
+            name,
+            by_name,
+            key="--table",
+            absent=f"subscription {subscription} has no table",
+            hint=f"it has {', '.join(map(quoted_name, sorted(by_name)))}",
+        )
+        for name in names
+    ]
+    chosen = [by_name[each] for each in dict.fromkeys(wanted)] if names else found
     # A native subscriber has everything that was published.
     return chosen if native is None else [replace(one, reason=None) for one in chosen]

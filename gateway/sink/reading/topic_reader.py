@@ -1,34 +1,32 @@
-"""Topic reader: committed records, decoded by the registry's schemas."""
+"""Decoded records of topics, and the names of topics."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any, Final
 
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    TopicPartition,
-)
+from confluent_kafka import KafkaException, Message
 from confluent_kafka.admin import AdminClient
 
 from gateway.core.errors import ProtocolError
 from gateway.observe import event
 from gateway.sink.clients.failures import classify_kafka_error
-from gateway.sink.clients.properties import admin_properties, consumer_properties, make_client
+from gateway.sink.clients.properties import admin_properties, make_client
 from gateway.sink.reading.decoding import RegisteredSchemas
-from gateway.sink.registry.registry import Registry
 
-__all__ = ["Followed", "follow", "list_topics"]
+__all__ = ["NO_TIMES", "Followed", "decoded", "list_topics"]
 
 _LOG: Final = logging.getLogger(__name__)
 _ANSWER_S: Final = 15.0
-_POLL_S: Final = 0.2
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MS: Final = 253_402_300_799_999
+"""The last millisecond that Python's dates have; a record may claim any time."""
+NO_TIMES: Final[Mapping[str, datetime]] = MappingProxyType({})
+"""No commit time is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +35,14 @@ class Followed:
 
     Attributes:
         value: Decoded value; None for a tombstone.
+        time: When its transaction was committed; for a row of a copy, when it was published.
         is_readable: Whether it is a record of its schema; if not, the log says why.
     """
 
     topic: str
     value: Mapping[str, Any] | None
     headers: Mapping[str, str]
+    time: datetime
     is_readable: bool = True
 
 
@@ -59,74 +59,30 @@ def list_topics(kafka: Mapping[str, str | int | bool]) -> list[str]:
         raise classify_kafka_error(raised.args[0], doing="listing topics") from None
 
 
-def follow(
-    kafka: Mapping[str, str | int | bool],
-    registry: Registry,
-    topics: Sequence[str],
-    *,
-    from_beginning: bool,
-    to_end: bool,
-) -> Iterator[Followed]:
-    """Yield the committed records of `topics`, each partition's in order.
+def decoded(
+    message: Message, schemas: RegisteredSchemas, times: Mapping[str, datetime] = NO_TIMES
+) -> Followed:
+    """Decode a record; one that cannot be decoded is logged.
 
     Args:
-        kafka: librdkafka properties of the user.
-        registry: Registry with the schemas.
-        topics: Existing topics.
-        from_beginning: Whether to include existing records.
-        to_end: Whether to stop at the current end; otherwise never.
+        message: Record as consumed.
+        schemas: Schemas of its topic.
+        times: Commit times by header `commit_lsn`.
 
     Raises:
-        TransientError: Kafka or the registry cannot be reached.
-        FatalError: not authorised.
+        TransientError: the registry cannot be reached.
     """
-    consumer = make_client(Consumer, consumer_properties(kafka))
-    # One per topic: a topic that names too many schemas must not keep others from being read.
-    schemas = {topic: RegisteredSchemas(registry) for topic in topics}
-    try:
-        left = _assign(consumer, topics, from_beginning=from_beginning)
-        while left or not to_end:
-            message = consumer.poll(_POLL_S)
-            if message is None:
-                continue
-            error = message.error()
-            if error is None:
-                yield _decoded(message, schemas)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                left.discard((message.topic(), message.partition()))
-            elif not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
-                raise classify_kafka_error(error, doing="reading", topic=message.topic())
-    except KafkaException as raised:
-        raise classify_kafka_error(raised.args[0], doing="reading topics") from None
-    finally:
-        consumer.close()
-
-
-def _assign(
-    consumer: Consumer, topics: Sequence[str], *, from_beginning: bool
-) -> set[tuple[str | None, int | None]]:
-    assigned = []
-    for topic in topics:
-        for number in consumer.list_topics(topic, timeout=_ANSWER_S).topics[topic].partitions:
-            partition = TopicPartition(topic, number, OFFSET_BEGINNING)
-            if not from_beginning:
-                _, end = consumer.get_watermark_offsets(partition, timeout=_ANSWER_S)
-                partition.offset = end
-            assigned.append(partition)
-    consumer.assign(assigned)
-    return {(partition.topic, partition.partition) for partition in assigned}
-
-
-def _decoded(message: Message, schemas: Mapping[str, RegisteredSchemas]) -> Followed:
     topic, wire = message.topic() or "", message.value()
     headers = {
         name: value.decode(errors="replace") if isinstance(value, bytes) else str(value)
         for name, value in dict(message.headers() or ()).items()
     }
+    milliseconds = min(max(message.timestamp()[1], 0), _LAST_MS)
+    time = times.get(headers.get("commit_lsn", "")) or _EPOCH + timedelta(milliseconds=milliseconds)
     if wire is None:
-        return Followed(topic, None, headers)
+        return Followed(topic, None, headers, time)
     try:
-        return Followed(topic, schemas[topic].decode(wire), headers)
+        return Followed(topic, schemas.decode(wire), headers, time)
     except ProtocolError as error:
         event(
             _LOG,
@@ -137,4 +93,4 @@ def _decoded(message: Message, schemas: Mapping[str, RegisteredSchemas]) -> Foll
             offset=message.offset(),
             error=error.reason,
         )
-        return Followed(topic, None, headers, is_readable=False)
+        return Followed(topic, None, headers, time, is_readable=False)

@@ -112,8 +112,8 @@ def test_explain_says_who_takes_a_row_and_why(scene: MakeScene, database: Databa
 @pytest.mark.parametrize(
     ("table", "row", "why", "code"),
     [
-        ("nowhere", "1", "there is no table nowhere", 1),
-        ("keyless", "1", "no subscription publishes table keyless", 1),
+        ("nowhere", "1", "no subscription publishes a table nowhere", 1),
+        ("keyless", "1", "no subscription publishes a table keyless", 1),
         ("t", "77", "has no row with this key now", 1),
         ("t", "b=1", "does not name a column", 2),
         ("t", "(x,,)", "the row does not read", 2),

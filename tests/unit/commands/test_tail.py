@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from gateway.commands.tail import change_line, topics_of
+from gateway.commands.tail.command import topics_of
+from gateway.commands.tail.lines import change_line, change_object
 from gateway.core.errors import ConfigError
 from gateway.sink.reading.topic_reader import Followed
 
-KNOWN = ["nsw.public.t", "nsw.public.u", "nsw.sales.t", "nsw.transaction", "nsw2.public.t", "own"]
+TIME = datetime(2026, 3, 1, 10, 0, 0, 123456, tzinfo=UTC)
+KNOWN = [
+    "Odd-x002E-name.Sch.a-x002E-b",
+    "nsw.public.t",
+    "nsw.public.u",
+    "nsw.sales.orders",
+    "nsw.sales.t",
+    "nsw.transaction",
+    "nsw2.public.t",
+    "own",
+]
 
 
 def line(
@@ -30,8 +44,9 @@ def line(
         "source": {"identity": identity},
     }
     headers = {"lsn": "00000001/0000002A"} | ({} if rekey is None else {"rekey": rekey})
-    found = change_line(Followed("nsw.public.t", value, headers))
-    return None if found is None else found.removeprefix("00000001/0000002A  nsw.public.t  ")
+    found = change_line(Followed("nsw.public.t", value, headers, TIME))
+    begin = "2026-03-01 10:00:00.123Z  00000001/0000002A  -  nsw.public.t  "
+    return None if found is None else found.removeprefix(begin)
 
 
 @pytest.mark.parametrize(
@@ -67,28 +82,80 @@ def test_a_change_is_one_line(shown: str | None, text: str) -> None:
 
 def test_half_of_a_key_change_and_a_tombstone_say_nothing() -> None:
     assert line("d", before={"a": 1}, rekey="old") is None
-    assert change_line(Followed("nsw.public.t", None, {"lsn": "0/0"})) is None
+    assert change_line(Followed("nsw.public.t", None, {"lsn": "0/0"}, TIME)) is None
+
+
+def test_a_change_is_one_json_object_with_the_values_of_the_topic() -> None:
+    value = {
+        "op": "u",
+        "before": None,
+        "after": {"a": 1, "d": Decimal("1.50"), "b": b"\x00\xff", "f": float("nan"), "c": "\u202e"},
+        "unchanged": ["c"],
+        "source": {"identity": "d", "schema": "public", "table": "t"},
+    }
+    headers = {
+        "lsn": "00000001/0000002A",
+        "commit_lsn": "00000001/0000003B",
+        "xid": "745",
+        "seq": "2",
+        "op": "u",
+    }
+
+    found = change_object(Followed("nsw.public.t", value, headers, TIME))
+
+    assert found is not None and "\n" not in found
+    assert json.loads(found) == {
+        "time": "2026-03-01T10:00:00.123456Z",
+        "lsn": "00000001/0000002A",
+        "commit_lsn": "00000001/0000003B",
+        "xid": 745,
+        "seq": 2,
+        "topic": "nsw.public.t",
+        "schema": "public",
+        "table": "t",
+        "op": "u",
+        "rekey": None,
+        "before": None,
+        "after": {"a": 1, "d": "1.50", "b": "\\x00ff", "f": "NaN", "c": "\u202e"},
+        "unchanged": ["c"],
+    }
 
 
 @pytest.mark.parametrize(
     ("what", "topics"),
     [
-        ("nsw", ["nsw.public.t", "nsw.public.u", "nsw.sales.t"]),
-        ("nsw.t", ["nsw.public.t"]),
+        ("nsw", ["nsw.public.t", "nsw.public.u", "nsw.sales.orders", "nsw.sales.t"]),
+        ("nsw.orders", ["nsw.sales.orders"]),
+        ("NSW.Orders", ["nsw.sales.orders"]),
+        ("nsw.public.t", ["nsw.public.t"]),
         ("nsw.sales.t", ["nsw.sales.t"]),
         ("nsw.v", ["own"]),
+        ('"Odd.name"."Sch"."a.b"', ["Odd-x002E-name.Sch.a-x002E-b"]),
+        ("Odd.name.Sch.a.b", ["Odd-x002E-name.Sch.a-x002E-b"]),
     ],
 )
 def test_a_subscription_or_a_table_is_named(what: str, topics: list[str]) -> None:
     names = {"nsw.public.v": "own"} if what == "nsw.v" else {}
 
-    assert topics_of(what, KNOWN, names) == topics
+    assert topics_of(what, KNOWN, names)[1] == tuple(topics)
 
 
 def test_another_name_belongs_to_its_subscription() -> None:
-    assert "own" in topics_of("nsw", KNOWN, {"nsw.public.v": "own"})
+    assert topics_of("nsw", KNOWN, {"nsw.public.u": "own"}) == (
+        "nsw",
+        ("nsw.public.t", "nsw.sales.orders", "nsw.sales.t", "own"),
+    )
 
 
-def test_what_has_no_topic_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no topic of vic"):
-        topics_of("vic", KNOWN, {})
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [
+        ("vic", "Kafka has no topic of vic"),
+        ("nsw.x", "Kafka has no topic of table x"),
+        ("nsw.t", "t is ambiguous: public.t, sales.t"),
+        ('nsw."Orders"', "Kafka has no topic of table"),
+    ],
+)
+def test_what_has_no_topic_or_several_is_refused(what: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        topics_of(what, KNOWN, {})

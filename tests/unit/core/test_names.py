@@ -10,11 +10,12 @@ from gateway.core.names import (
     error_topic,
     find_collisions,
     message_topic,
+    topic_identifier,
     topic_name,
     topic_part,
     transaction_topic,
 )
-from tests.unit.envelope.names import identifier_of, topic_part_of
+from tests.unit.envelope.names import identifier_of
 
 AVRO_NAMES = [
     ("orders", "orders"),
@@ -64,7 +65,7 @@ def test_an_identifier_becomes_a_part_of_a_topic_name(identifier: str, part: str
 
 @pytest.mark.parametrize(("identifier", "part"), TOPIC_PARTS)
 def test_a_part_of_a_topic_name_gives_the_identifier_back(identifier: str, part: str) -> None:
-    assert topic_part_of(part) == identifier
+    assert topic_identifier(part) == identifier
 
 
 def test_a_topic_is_named_after_subscription_schema_and_table() -> None:

@@ -1,87 +1,29 @@
-"""``pgsluice tail``: the changes of a subscription as they are published, in SQL's words."""
+"""One record as a line: in SQL's words, or as a JSON object."""
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping
-from contextlib import closing
+from datetime import UTC
 from typing import Any, Final
 
-from gateway.config import Settings
-from gateway.core.display import say
-from gateway.core.errors import ConfigError
-from gateway.core.names import topic_of, topic_part, transaction_topic
-from gateway.sink.reading.topic_reader import Followed, follow, list_topics
-from gateway.sink.registry.registry import Registry
+from gateway.sink.reading.topic_reader import Followed
 
-__all__ = ["change_line", "tail", "topics_of"]
+__all__ = ["change_line", "change_object"]
 
-_SCHEMA: Final = "public"
 _LONGEST: Final = 60
 _MOST_ITEMS: Final = 20
 _OF_A_CHANGE: Final = frozenset({"op", "before", "after", "source", "unchanged"})
 _OF_A_ROW: Final = frozenset({"__op", "__lsn", "__deleted"})
+_INFINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 _VERBS: Final = {"c": "INSERT", "u": "UPDATE", "d": "DELETE", "r": "COPY"}
-
-
-def tail(
-    settings: Settings, what: str, *, from_beginning: bool = False, to_end: bool = False
-) -> int:
-    """Print a line for each change of ``SUBSCRIPTION`` or ``SUBSCRIPTION.[SCHEMA.]TABLE``.
-
-    Returns:
-        1 when records could not be read, which the log names; else 0.
-
-    Args:
-        settings: Settings of the gateway, for Kafka and the registry.
-        what: Changes to show.
-        from_beginning: Whether to include changes that are in Kafka already.
-        to_end: Whether to stop at the current end.
-
-    Raises:
-        ConfigError: there is no such topic.
-        TransientError: Kafka or the registry cannot be reached.
-    """
-    topics = topics_of(what, list_topics(settings.kafka), settings.topics.names)
-    unreadable = 0
-    with closing(Registry(settings.registry)) as registry:
-        for record in follow(
-            settings.kafka, registry, topics, from_beginning=from_beginning, to_end=to_end
-        ):
-            unreadable += not record.is_readable
-            line = change_line(record)
-            if line is not None:
-                say(line)
-    return 1 if unreadable else 0
-
-
-def topics_of(what: str, known: list[str], names: Mapping[str, str]) -> list[str]:
-    """Return the topics of tables that `what` names, among those that are `known`.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    subscription, _, table = what.partition(".")
-    if table:
-        schema, point, name = table.partition(".")
-        wanted = {topic_of(subscription, *((schema, name) if point else (_SCHEMA, table)), names)}
-    else:
-        begin, markers = f"{topic_part(subscription)}.", transaction_topic(subscription)
-        wanted = {topic for topic in known if topic.startswith(begin) and topic != markers}
-        wanted |= {topic for of, topic in names.items() if of.startswith(f"{subscription}.")}
-    found = sorted(wanted.intersection(known))
-    if not found:
-        raise ConfigError(
-            f"Kafka has no topic of {what}",
-            hint="write SUBSCRIPTION, SUBSCRIPTION.TABLE or SUBSCRIPTION.SCHEMA.TABLE; `pgsluice "
-            "status` lists them, and `pgsluice run` makes the topics",
-        )
-    return found
 
 
 def change_line(record: Followed) -> str | None:
     """Describe a record in one line; None if the record before or after describes the change.
 
-    ``0000000A/16B3748  nsw.public.orders  UPDATE id=3: amount 10.50 -> 12.00``
+    ``2026-03-01 10:00:00.123Z  0000000A/16B3748  745  nsw.public.orders  INSERT id=3``
     """
     value = record.value
     if value is None or record.headers.get("rekey") == "old":
@@ -94,7 +36,65 @@ def change_line(record: Followed) -> str | None:
         did = _did(value, record.headers.get("rekey"))
     else:
         return None  # a marker, or a record of another writer
-    return f"{record.headers.get('lsn', '')}  {record.topic}  {did}"
+    time = record.time.astimezone(UTC).isoformat(" ", "milliseconds").replace("+00:00", "Z")
+    lsn, xid = record.headers.get("lsn", ""), record.headers.get("xid", "-")
+    return f"{time}  {lsn}  {xid}  {record.topic}  {did}"
+
+
+def change_object(record: Followed) -> str | None:
+    """Return a record as a JSON object in one line; None if it is no change.
+
+    Values are as in the topic. Bytes (as PostgreSQL prints them), decimals, NaN and the infinities,
+    for which JSON has no value, are texts.
+    """
+    value, headers = record.value, record.headers
+    if value is None:
+        return None
+    if value.keys() >= _OF_A_ROW and value["__op"] in _VERBS:
+        row = {name: one for name, one in value.items() if name not in _OF_A_ROW}
+        op = value["__op"]
+        before, after = (row, None) if op == "d" else (None, row)
+        source, unchanged = {}, []
+    elif _is_change(value):
+        op, before, after = value["op"], value["before"], value["after"]
+        source, unchanged = value["source"], value["unchanged"]
+    else:
+        return None
+    found = {
+        "time": record.time.astimezone(UTC).isoformat("T", "microseconds").replace("+00:00", "Z"),
+        "lsn": headers.get("lsn"),
+        "commit_lsn": headers.get("commit_lsn"),
+        "xid": _number(headers.get("xid")),
+        "seq": _number(headers.get("seq")),
+        "topic": record.topic,
+        "schema": source.get("schema"),
+        "table": source.get("table"),
+        "op": op,
+        "rekey": headers.get("rekey"),
+        "before": before,
+        "after": after,
+        "unchanged": unchanged,
+    }
+    return json.dumps(_plain(found), ensure_ascii=False)
+
+
+def _number(text: str | None) -> int | None:
+    return int(text[:20]) if text is not None and text.isascii() and text.isdigit() else None
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    if isinstance(value, bytes):
+        return f"\\x{value.hex()}"
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    return _INFINITE.get(str(value), str(value))
 
 
 def _is_change(value: Mapping[str, Any]) -> bool:
