@@ -191,6 +191,7 @@ def _slot_drop(arguments: argparse.Namespace) -> int:
         _gateway(arguments),
         force=arguments.force,
         system_identifier=arguments.system_identifier,
+        yes=arguments.yes,
     )
 
 
@@ -365,7 +366,8 @@ def command_line() -> argparse.ArgumentParser:
         slot_commands,
         "drop",
         _slot_drop,
-        "drop the slot and forget the watermark; the next run copies all tables again",
+        "drop the slot and forget the watermark, after a question; the next run copies all tables "
+        "again",
     )
     _add_group(slot_drop)
     slot_drop.add_argument(
@@ -373,6 +375,7 @@ def command_line() -> argparse.ArgumentParser:
         action="store_true",
         help="even when Kafka has no record that the slot is this gateway's",
     )
+    slot_drop.add_argument("--yes", action="store_true", help="ask nothing")
     slot_drop.add_argument(
         "--system-identifier",
         metavar="NUMBER",

@@ -18,6 +18,7 @@ from gateway.commands.asking import ask
 from gateway.commands.consume import known_subscriptions
 from gateway.commands.table_names import find_table
 from gateway.config import Settings
+from gateway.core.display import say
 from gateway.core.errors import ConfigError, SlotError, TransientError
 from gateway.core.watermark import CopyRequest, CopyState, Watermark
 from gateway.definitions.changes import key_of_copy
@@ -74,8 +75,10 @@ def copy(
         identity = slot_identity(server_facts(connection), settings)
         topic = settings.topics.progress
         known: Watermark | None = None
+        waiting: tuple[CopyRequest, ...] = ()
         if describe_topics(settings.kafka, [topic]):
-            known = read_progress(settings.kafka, topic, identity).watermark
+            found = read_progress(settings.kafka, topic, identity)
+            known, waiting = found.watermark, found.requests
         if known is None:
             raise ConfigError(
                 f'Kafka has no watermark of replication slot "{settings.source.slot}"',
@@ -84,12 +87,15 @@ def copy(
             )
         if not (where or cancel):
             # A table that waits for this can be copied, as any other.
-            waiting = tuple(replace(state, cause="") for state in known.copies)
-            known = replace(known, copies=waiting)
+            states = tuple(replace(state, cause="") for state in known.copies)
+            known = replace(known, copies=states)
         plan = read_plan(settings, connection, definitions, known)
         schema, name = (None, None) if table is None else _table(plan, known, table)
         request = CopyRequest(uuid.uuid4().hex, schema, name, subscription, where, cancel)
-        chosen = _chosen(plan, known.copies, request, connection)
+        chosen = _chosen(plan, known.copies, request, waiting, connection)
+        if not chosen:
+            say("nothing to cancel: no copy is requested, and none is being made")
+            return 0
         registry = Registry(settings.registry)
         try:
             send_request(settings.kafka, topic, identity, registry, request)
@@ -103,8 +109,8 @@ def copy(
             timeout_s,
             absent=SlotError(
                 f'no gateway reads replication slot "{settings.source.slot}"',
-                hint="the request is kept: `pgsluice run` accepts it when it starts, and `pgsluice "
-                "copy --cancel` withdraws it",
+                hint="the request is kept: `pgsluice run` accepts it when it starts"
+                + ("" if cancel else ", and `pgsluice copy --cancel` withdraws it"),
             ),
             late=TransientError(
                 f"not done after {timeout_s:.0f} s", hint=f"the gateway goes on; {_STATUS}"
@@ -131,36 +137,60 @@ def _chosen(
     plan: Plan,
     states: Sequence[CopyState],
     request: CopyRequest,
+    waiting: Sequence[CopyRequest],
     connection: psycopg.Connection,
 ) -> set[tuple[str, str, str]]:
-    """Return subscription, schema and table of the request.
+    """Return subscription, schema and table of the request; none if there is nothing to cancel.
 
     Raises:
         ConfigError: the gateway would refuse it.
     """
-    copies = concerned(plan, request)
+    copies = {key_of_copy(plan, one): one for one in concerned(plan, request)}
     if not copies:
         raise ConfigError(_why_not(plan, request), key="TABLE")
     by_key = {(state.subscription, state.schema, state.table): state for state in states}
+    requested: set[tuple[str, str, str]] = set()
+    if request.cancel:
+        requested = copies.keys() & _requested(plan, waiting)
+        copies = {
+            key: one
+            for key, one in copies.items()
+            if key in requested or not _is_idle(by_key.get(key))
+        }
     reasons = []
-    for one in copies:
-        state = by_key.get(key_of_copy(plan, one))
-        why = None if state is None else refusal(plan, one, state, request)
+    for place, one in copies.items():
+        state = by_key.get(place)
+        why = None if state is None or place in requested else refusal(plan, one, state, request)
         if why is not None:
             reasons.append(why)
     if not request.cancel:
-        for oid, fault in why_unreadable(connection, {one.target_oid for one in copies}).items():
+        oids = {one.target_oid for one in copies.values()}
+        for oid, fault in why_unreadable(connection, oids).items():
             raise ConfigError(
                 f"table {plan.tables[oid]} cannot be copied: {fault.reason}",
                 key="TABLE",
                 hint=f"let its owner or a superuser run: {fault.statement}",
             )
     if request.where:
-        _check_where(plan, copies[0], request.where, connection)
+        _check_where(plan, next(iter(copies.values())), request.where, connection)
     if reasons and not (request.cancel and len(reasons) < len(copies)):
         key = "--cancel" if request.cancel else "--where"
         raise ConfigError("; ".join(reasons), key=key)
-    return {key_of_copy(plan, one) for one in copies}
+    return set(copies)
+
+
+def _is_idle(state: CopyState | None) -> bool:
+    """Whether the table is neither copied nor to be copied."""
+    return state is None or (state.state == "ready" and state.asked is None)
+
+
+def _requested(plan: Plan, waiting: Sequence[CopyRequest]) -> set[tuple[str, str, str]]:
+    """Return the tables whose copies are requested by what no gateway has accepted yet."""
+    found: set[tuple[str, str, str]] = set()
+    for request in waiting:
+        keys = {key_of_copy(plan, one) for one in concerned(plan, request)}
+        found = found - keys if request.cancel else found | keys
+    return found
 
 
 def _why_not(plan: Plan, request: CopyRequest) -> str:

@@ -7,6 +7,7 @@ result.
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import replace
 from typing import Final
@@ -16,7 +17,7 @@ import psycopg
 from gateway.commands.takeover import take_over_from
 from gateway.config import Settings
 from gateway.core.display import say
-from gateway.core.errors import FatalError, SlotBusyError, SlotError
+from gateway.core.errors import AccessError, SlotBusyError, SlotError, UsageError
 from gateway.core.lsn import ZERO_LSN
 from gateway.core.watermark import Watermark
 from gateway.runtime.planning.plan import read_definitions
@@ -36,19 +37,30 @@ _FREE_S: Final = 5.0
 _LOOK_S: Final = 0.2
 
 
-def drop(settings: Settings, *, force: bool = False, system_identifier: str | None = None) -> int:
+def drop(
+    settings: Settings,
+    *,
+    force: bool = False,
+    system_identifier: str | None = None,
+    yes: bool = False,
+) -> int:
     """Forget the watermark, drop the slot and the gateway's own publications.
 
     Topics and tables are left as they are: the next initial copy begins with a record that empties
-    them. Publications that this role may not drop are left, and named.
+    them. For what this role may not drop, the statements are printed.
+
+    Returns:
+        1 if the slot is still there, or if the operator has declined; else 0.
 
     Args:
         settings: Settings of the gateway.
         force: Whether to drop a slot of which Kafka has no record, too.
         system_identifier: Server that was replaced: only forget its watermark, and take over the
             topics that were written from it.
+        yes: Whether to ask nothing.
 
     Raises:
+        UsageError: it has to ask, and there is no terminal.
         SlotError: the slot is another program's, or cannot be proven to be this gateway's.
         SlotBusyError: a gateway reads it.
         TransientError: a server cannot be reached.
@@ -57,7 +69,7 @@ def drop(settings: Settings, *, force: bool = False, system_identifier: str | No
     with connect(settings.source.dsn) as connection:
         facts = server_facts(connection)
         if system_identifier is not None:
-            return _replace_server(settings, facts, system_identifier)
+            return _replace_server(settings, facts, system_identifier, yes=yes)
         status = slot_status(connection, name)
         if status is not None:
             check_owner(status, facts.database)
@@ -75,29 +87,77 @@ def drop(settings: Settings, *, force: bool = False, system_identifier: str | No
                 "slot that nobody needs any more",
             )
         forgotten = known is not None and known.end_lsn > ZERO_LSN
+        if status is not None or forgotten:
+            say(f'replication slot "{name}" of database {facts.database}')
+            if not yes and not _is_confirmed(
+                "Drop it, the gateway's publications and the watermark? All tables are copied "
+                "again by the next run."
+            ):
+                return _declined()
         if forgotten:
             _forget(settings, facts)
-        if status is not None:
-            replication = ReplicationConnection(settings.source.dsn)
-            try:
-                replication.drop_slot(name, wait=True)
-            finally:
-                replication.close()
-        try:
-            dropped = drop_publications(connection, prefix=name)
-        except FatalError as error:
-            # Their owner has created them; they cost nothing, and the next run can use them.
-            dropped = [f"publications were left: {error.message}"]
+        kept = _drop_slot(settings) if status is not None else None
+        dropped, refused = drop_publications(connection, prefix=name)
+    if kept is not None:
+        refused.insert(0, kept)
     for line in (
         f"watermark of slot {name} forgotten" if forgotten else "there was no watermark",
-        f"slot {name} dropped" if status is not None else f"there was no slot {name}",
+        *([f"slot {name} dropped"] if status is not None and kept is None else ()),
+        *([f"there was no slot {name}"] if status is None else ()),
         *dropped,
     ):
         say(line)
-    return 0
+    if refused:
+        say("not dropped, let their owner or a superuser run this:")
+    for statement, why in refused:
+        say(f"{statement}  -- {why}")
+    return 0 if kept is None else 1
 
 
-def _replace_server(settings: Settings, facts: ServerFacts, system_identifier: str) -> int:
+def _drop_slot(settings: Settings) -> tuple[str, str] | None:
+    """Drop the slot; return the statement for another role and the reason if this one may not."""
+    name = settings.source.slot
+    try:
+        replication = ReplicationConnection(settings.source.dsn)
+        try:
+            replication.drop_slot(name, wait=True)
+        finally:
+            replication.close()
+    except AccessError as error:
+        # A slot's name is of a-z, 0-9 and underscores.
+        return f"SELECT pg_drop_replication_slot('{name}');", error.message
+    return None
+
+
+def _is_confirmed(question: str) -> bool:
+    """Ask the operator.
+
+    Raises:
+        UsageError: there is no terminal.
+    """
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "slot drop asks first, and standard input is no terminal",
+            hint="with --yes it asks nothing",
+        )
+    print(f"{question} [y/N] ", end="", flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _declined() -> int:
+    say("nothing was dropped")
+    return 1
+
+
+def _replace_server(
+    settings: Settings, facts: ServerFacts, system_identifier: str, *, yes: bool
+) -> int:
+    say(f'replication slot "{settings.source.slot}" of server {system_identifier}')
+    if not yes and not _is_confirmed(
+        "Forget its watermark, and take its topics over? All tables are copied again by the next "
+        "run."
+    ):
+        return _declined()
     other = replace(facts, system_identifier=system_identifier)
     known = _watermark(settings, other)
     names = [

@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from gateway.core.errors import AccessError, TransientError
+from gateway.core.errors import AccessError, FatalError, TransientError
 from gateway.definitions.model import IDENTIFYING, Operation, Plan, ServerPublication
 from gateway.definitions.server import SUFFIXES
 from gateway.rowfilter.server.pushdown import adds_to
@@ -215,32 +215,39 @@ def missing_rights(connection: _Connection, plan: Plan, *, prefix: str) -> list[
     return []
 
 
-def drop_publications(connection: _Connection, *, prefix: str) -> list[str]:
+def drop_publications(
+    connection: _Connection, *, prefix: str
+) -> tuple[list[str], list[tuple[str, str]]]:
     """Drop the gateway's existing publications, after its slot has been dropped.
 
     Returns:
-        The statements that were executed.
+        The statements that were executed, and those that the server has refused, with the reasons.
 
     Raises:
-        AccessError: the role may not do it.
         TransientError: the connection is gone.
     """
     names = [prefix + suffix for suffix in SUFFIXES]
+    dropped: list[str] = []
+    refused: list[tuple[str, str]] = []
+    doing = "dropping the gateway's publications"
     try:
-        with connection.transaction():
-            existing = read_existing(connection, names)
-            statements = [
-                _Statement(sql.SQL("DROP PUBLICATION {}").format(sql.Identifier(name)))
-                for name in existing
-            ]
-            for statement in statements:
-                connection.execute(statement.text)
+        existing = read_existing(connection, names)
     except psycopg.Error as error:
-        text = error.diag.message_primary or str(error)
-        raise classify_server_error(
-            error.sqlstate, text, doing="dropping the gateway's publications"
-        ) from None
-    return _shown(connection, statements)
+        raise classify_server_error(error.sqlstate, str(error), doing=doing) from None
+    for name in existing:
+        statement = sql.SQL("DROP PUBLICATION {}").format(sql.Identifier(name))
+        (text,) = shown(connection, [statement])
+        try:
+            connection.execute(statement)
+        except psycopg.Error as error:
+            why = error.diag.message_primary or str(error)
+            failure = classify_server_error(error.sqlstate, why, doing=doing)
+            if not isinstance(failure, FatalError):
+                raise failure from None
+            refused.append((text, why))
+        else:
+            dropped.append(text)
+    return dropped, refused
 
 
 def _shown(connection: _Connection, statements: Iterable[_Statement]) -> list[str]:

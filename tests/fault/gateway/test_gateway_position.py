@@ -106,7 +106,7 @@ def test_a_server_restored_from_a_copy_is_refused(
         assert parse_lsn(confirmed) <= parse_lsn(current_lsn(connection))
 
         wait_until_slot_is_free(connection, s.slot)
-        assert s.cli("slot", "drop").code == 0
+        assert s.cli("slot", "drop", "--yes").code == 0
         s.run_to(current_lsn(connection))
     assert rows_since_the_last_copy(s) == s.source_rows(PASSING)
 
@@ -130,7 +130,7 @@ def test_a_server_that_took_the_place_of_another_is_refused_until_that_is_said(
         assert f"slot drop --system-identifier {old}" in ended.err
         assert value_of(connection, "SELECT count(*) FROM pg_replication_slots") == 0
 
-        dropped = moved.cli("slot", "drop", "--system-identifier", str(old))
+        dropped = moved.cli("slot", "drop", "--yes", "--system-identifier", str(old))
         assert dropped.code == 0, dropped.err
         moved.run_to(current_lsn(connection))
         assert moved.rebuilt("t") == moved.source_rows(PASSING)

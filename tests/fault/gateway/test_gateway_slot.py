@@ -112,7 +112,7 @@ def test_a_slot_that_kafka_has_no_record_of_is_left_alone(
         assert ended.code == 1
         assert f'"{s.slot}" exists, but Kafka has no record' in ended.err
         assert value_of(connection, confirmed, s.slot) == before
-        dropped = s.cli("slot", "drop", environment=renamed)
+        dropped = s.cli("slot", "drop", "--yes", environment=renamed)
         assert dropped.code == 1
         assert "--force" in dropped.err
 
@@ -161,10 +161,10 @@ def test_a_slot_that_was_dropped_is_said_and_started_over(
         assert f'replication slot "{s.slot}" is gone' in ended.err
         assert "pgsluice slot drop" in ended.err
 
-        dropped = s.cli("slot", "drop")
+        dropped = s.cli("slot", "drop", "--yes")
         assert dropped.code == 0, dropped.err
         assert f"watermark of slot {s.slot} forgotten" in dropped.out
-        again = s.cli("slot", "drop")
+        again = s.cli("slot", "drop", "--yes")
         assert (again.code, "there was no slot" in again.out) == (0, True)
         connection.execute("INSERT INTO t VALUES (100, 1)")
         s.run_to(current_lsn(connection))
@@ -191,7 +191,7 @@ def test_a_slot_that_was_moved_past_the_watermark_is_said_and_started_over(
         assert "beyond the watermark" in ended.err and "pgsluice slot drop" in ended.err
         assert s.rebuilt("t") == []
 
-        dropped = s.cli("slot", "drop")
+        dropped = s.cli("slot", "drop", "--yes")
         assert dropped.code == 0, dropped.err
         assert f"slot {s.slot} dropped" in dropped.out
         s.run_to(current_lsn(connection))

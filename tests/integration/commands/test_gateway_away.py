@@ -36,7 +36,7 @@ def test_status_shows_what_answers_and_what_is_there_after_the_slot_was_dropped(
         whole = json.loads(s.cli("status", "--json").out)
         without_kafka = s.cli("status", environment=NO_KAFKA)
         without_source = s.cli("status", environment=NO_SOURCE)
-        dropped = s.cli("slot", "drop")
+        dropped = s.cli("slot", "drop", "--yes")
         after = s.cli("status")
 
     (table,) = whole["tables"]

@@ -186,9 +186,9 @@ def test_a_role_without_rights_is_told_what_an_owner_should_run(connection: Conn
 def test_dropping_leaves_the_publications_of_others(connection: Connection) -> None:
     connection.execute("CREATE PUBLICATION gw; CREATE PUBLICATION gw_leaf_other")
     ensure_publications(connection, _plan(connection, DEFINITIONS), prefix="gw")
-    assert len(drop_publications(connection, prefix="gw")) == 4
+    assert [len(each) for each in drop_publications(connection, prefix="gw")] == [4, 0]
     assert set(_published(connection)) == {"gw", "gw_leaf_other"}
-    assert drop_publications(connection, prefix="gw") == []
+    assert drop_publications(connection, prefix="gw") == ([], [])
 
 
 def test_generated_columns_of_an_identity_do_not_make_writes_fail(

@@ -99,7 +99,7 @@ def test_nothing_that_shadows_a_name_of_postgresql_is_used(
                     columns = ("id", "region")
                     source = SourceTable(_table(connection, name), (), columns, columns[:1])
                     assert list(reader.rows(source))
-            ended += [made.cli("takeover", made.slot), made.cli("slot", "drop")]
+            ended += [made.cli("takeover", made.slot), made.cli("slot", "drop", "--yes")]
         found = sprung(connection)
         wanted = made.source_rows("SELECT id FROM t WHERE region = 'NSW' AND v > 3")
 
