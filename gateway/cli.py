@@ -215,6 +215,12 @@ def _demo(arguments: argparse.Namespace) -> int:
     return demo(keep=arguments.keep, postgres_major=arguments.postgres)
 
 
+def _completion(arguments: argparse.Namespace) -> int:
+    from gateway.commands.completion import completion
+
+    return completion(command_line(), arguments.shell)
+
+
 def command_line() -> argparse.ArgumentParser:
     """The parser of all commands."""
     parser = argparse.ArgumentParser(
@@ -369,6 +375,10 @@ def command_line() -> argparse.ArgumentParser:
         "drop the slot and forget the watermark, after a question; the next run copies all tables "
         "again",
     )
+    help_ = "print the completion of commands and options for a shell"
+    completion = commands.add_parser("completion", help=help_, description=help_)
+    completion.add_argument("shell", choices=("bash", "fish", "zsh"))
+    completion.set_defaults(command=_completion)
     _add_group(slot_drop)
     slot_drop.add_argument(
         "--force",
