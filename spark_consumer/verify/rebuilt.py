@@ -9,6 +9,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from spark_consumer.display import logger
 from spark_consumer.errors import TransientConsumerError
 from spark_consumer.formats.choice import open_format
 from spark_consumer.formats.protocol import Table
@@ -21,6 +22,9 @@ from spark_consumer.verify.window import Window, read_window
 __all__ = ["RebuiltTables"]
 
 _POLL_S: Final = 0.2
+_TELL_S: Final = 5.0
+"""Seconds between two log lines while the tables are awaited."""
+_LOG: Final = logger(__name__)
 
 
 class RebuiltTables:
@@ -57,12 +61,16 @@ class RebuiltTables:
         Raises:
             TransientConsumerError: they do not reach it in time.
         """
+        next_time = time.monotonic() + _TELL_S
         while True:
             manifest = self._manifests.newest()
             if manifest is not None and manifest.marker >= 0 and manifest.end_lsn >= lsn:
                 return manifest
+            reached = lsn_text(manifest.end_lsn) if manifest is not None else "nowhere"
+            if time.monotonic() > next_time:
+                _LOG.info("the tables are at %s, waiting for %s", reached, lsn_text(lsn))
+                next_time = time.monotonic() + _TELL_S
             if time.monotonic() > self._deadline:
-                reached = lsn_text(manifest.end_lsn) if manifest is not None else "nowhere"
                 raise TransientConsumerError(
                     f"subscription {self.subscription}: the tables are at {reached}, and do not"
                     f" reach {lsn_text(lsn)}",

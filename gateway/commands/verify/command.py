@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from gateway.commands.consume import consumer_settings, known_subscriptions, translated
 from gateway.commands.table_names import find_table, quoted_name
 from gateway.commands.verify.compared_tables import ComparedTable, compared_tables
 from gateway.config import Settings
 from gateway.core.display import say
-from gateway.core.errors import TransientError
+from gateway.core.errors import ConfigError, TransientError
+from gateway.observe import event
 from gateway.runtime.planning.plan import read_definitions, read_plan
 from gateway.runtime.planning.setup import known_plan
 from gateway.source.session.connection import connect, server_facts
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["verify"]
 
+_LOG: Final = logging.getLogger(__name__)
+
 
 def verify(
     settings: Settings,
@@ -36,7 +40,13 @@ def verify(
     native: str | None = None,
     timeout_s: float = 600.0,
 ) -> int:
-    """Print a line for each table, and the differences; return 0 if all are equal, else 1.
+    """Print a line for each table, and the differences; log how far the comparison is.
+
+    Tables of which the source does not say what they should hold are named first, and are no
+    difference.
+
+    Returns:
+        0 if all tables that can be compared are equal, else 1.
 
     Args:
         settings: of the gateway.
@@ -46,40 +56,54 @@ def verify(
         timeout_s: how long to wait for the tables altogether.
 
     Raises:
-        ConfigError: a subscription or table that is not defined, or a setting that cannot work.
+        ConfigError: a subscription or table that is not defined, a setting that cannot work, or
+            tables none of which can be compared.
         FatalError: a person must act.
         TransientError: what failed may pass.
     """
     names = known_subscriptions(settings, subscriptions)
     wanted = consumer_settings(settings, names, None)
+    chosen = _chosen(settings, names, tables, native)
+    for one in chosen:
+        for table in one.excluded:
+            say(f"{one.subscription}: {table.name}: not compared: {table.reason}")
+    if not any(one.comparable for one in chosen):
+        raise ConfigError(
+            "none of these tables can be compared with the source",
+            hint="--native compares any table with that of a native subscription",
+        )
     # Late: pyspark takes a second to import.
+    event(_LOG, logging.INFO, "starting Spark", tables=sum(len(one.comparable) for one in chosen))
     from spark_consumer.spark.session import open_session
 
     try:
         with open_session(wanted) as spark:
             results = [
-                _one(settings, wanted, spark, name, tables, native, timeout_s) for name in names
+                _compare(settings, wanted, spark, one, native, timeout_s)
+                for one in chosen
+                if one.comparable
             ]
     except ConsumerError as error:
         raise translated(error) from error
     return 0 if all(results) else 1
 
 
-def _one(
-    settings: Settings,
-    wanted: ConsumerSettings,
-    spark: SparkSession,
-    subscription: str,
-    tables: Sequence[str],
-    native: str | None,
-    timeout_s: float,
-) -> bool:
-    from gateway.commands.verify.judge import against_native, against_source
-    from gateway.commands.verify.native import NativeReader
-    from gateway.commands.verify.source import SourceReader
-    from spark_consumer.verify.rebuilt import RebuiltTables
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """Tables of a subscription.
 
-    deadline = time.monotonic() + timeout_s
+    Attributes:
+        excluded: Tables of which the source does not say what they should hold.
+    """
+
+    subscription: str
+    comparable: Sequence[ComparedTable]
+    excluded: Sequence[ComparedTable]
+
+
+def _chosen(
+    settings: Settings, names: Sequence[str], tables: Sequence[str], native: str | None
+) -> list[_Chosen]:
     with connect(settings.source.dsn, application_name="pgsluice verify") as connection:
         definitions = read_definitions(settings)
         if definitions.masks:  # a table keeps those of its earlier names
@@ -87,32 +111,20 @@ def _one(
         else:
             plan = read_plan(settings, connection, definitions)
     hash_key = (settings.columns.hash_key or "").encode()
-    chosen = _chosen(subscription, compared_tables(plan, subscription, hash_key), tables, native)
-    with closing(Registry(wanted.registry_url, wanted.registry)) as schemas:
-        rebuilt = RebuiltTables(wanted, spark, subscription, schemas, deadline)
-        if native is None:
-            with SourceReader(settings.source.dsn, settings.copy.chunk_rows) as reader:
-                manifest, verdicts = against_source(reader, rebuilt, chosen)
-        else:
-            with NativeReader(native, subscription, deadline) as reader:
-                manifest, verdicts = against_native(reader, rebuilt, chosen)
-    for verdict in verdicts:
-        say(f"{subscription}: {verdict.name}: {verdict.lines[0]}")
-        for line in verdict.lines[1:]:
-            say(f"    {line}")
-    equal = sum(verdict.equal for verdict in verdicts)
-    other = "the source" if native is None else "the native subscriber"
-    say(
-        f"{subscription}: {equal} of {len(verdicts)} tables equal {other}"
-        f" at {lsn_text(manifest.end_lsn)}"
-    )
-    if not verdicts:
-        raise TransientError(f"subscription {subscription} has no tables to compare")
-    return equal == len(verdicts)
+    chosen = []
+    for name in names:
+        found = compared_tables(plan, name, hash_key)
+        if not found:
+            raise TransientError(f"subscription {name} has no tables to compare")
+        found = _named(name, found, tables) if tables else found
+        # A native subscriber has everything that was published.
+        excluded = [] if native is not None else [one for one in found if one.reason is not None]
+        chosen.append(_Chosen(name, [one for one in found if one not in excluded], excluded))
+    return chosen
 
 
-def _chosen(
-    subscription: str, found: list[ComparedTable], names: Sequence[str], native: str | None
+def _named(
+    subscription: str, found: Sequence[ComparedTable], names: Sequence[str]
 ) -> list[ComparedTable]:
     by_name = {(each.table.schema, each.table.name): each for each in found}
     wanted = [
@@ -125,6 +137,41 @@ def _chosen(
         )
         for name in names
     ]
-    chosen = [by_name[each] for each in dict.fromkeys(wanted)] if names else found
-    # A native subscriber has everything that was published.
-    return chosen if native is None else [replace(one, reason=None) for one in chosen]
+    return [by_name[each] for each in dict.fromkeys(wanted)]
+
+
+def _compare(
+    settings: Settings,
+    wanted: ConsumerSettings,
+    spark: SparkSession,
+    chosen: _Chosen,
+    native: str | None,
+    timeout_s: float,
+) -> bool:
+    from gateway.commands.verify.judge import against_native, against_source
+    from gateway.commands.verify.native import NativeReader
+    from gateway.commands.verify.source import SourceReader
+    from spark_consumer.verify.rebuilt import RebuiltTables
+
+    deadline = time.monotonic() + timeout_s
+    subscription = chosen.subscription
+    with closing(Registry(wanted.registry_url, wanted.registry)) as schemas:
+        rebuilt = RebuiltTables(wanted, spark, subscription, schemas, deadline)
+        if native is None:
+            with SourceReader(settings.source.dsn, settings.copy.chunk_rows) as reader:
+                manifest, verdicts = against_source(reader, rebuilt, chosen.comparable)
+        else:
+            with NativeReader(native, subscription, deadline) as reader:
+                manifest, verdicts = against_native(reader, rebuilt, chosen.comparable)
+    for verdict in verdicts:
+        say(f"{subscription}: {verdict.name}: {verdict.lines[0]}")
+        for line in verdict.lines[1:]:
+            say(f"    {line}")
+    equal = sum(verdict.equal for verdict in verdicts)
+    other = "the source" if native is None else "the native subscriber"
+    rest = f"; {len(chosen.excluded)} cannot be compared" if chosen.excluded else ""
+    say(
+        f"{subscription}: {equal} of {len(verdicts)} tables equal {other}"
+        f" at {lsn_text(manifest.end_lsn)}{rest}"
+    )
+    return equal == len(verdicts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -14,8 +15,9 @@ from gateway.commands.verify.compared_tables import ComparedTable
 from gateway.commands.verify.native import NativeReader
 from gateway.commands.verify.source import SourceReader, SourceTable, Wanted
 from gateway.copy import Snapshot
-from gateway.core.lsn import Lsn
+from gateway.core.lsn import Lsn, format_lsn
 from gateway.envelope.masking import RowMask
+from gateway.observe import event
 from spark_consumer.errors import ContractError
 from spark_consumer.states.manifests import Manifest, TableState
 from spark_consumer.verify.compare import Difference, compare, settle
@@ -29,6 +31,9 @@ __all__ = ["Comparison", "against_native", "against_source"]
 
 _LOG: Final = logging.getLogger(__name__)
 _ROUNDS: Final = 4
+_TELL_S: Final = 5.0
+"""Seconds between two log lines about one table."""
+_ROWS_A_LOOK: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +110,12 @@ class _Table:
 
     def fill(self, rows: Iterable[Sequence[bytes | None]]) -> None:
         self.spool.clear()
-        for row in self.marked(rows):
+        next_time = time.monotonic() + _TELL_S
+        for number, row in enumerate(self.marked(rows), 1):
             self.spool.append(row)
+            if number % _ROWS_A_LOOK == 0 and time.monotonic() >= next_time:
+                event(_LOG, logging.INFO, "reading", table=self.name, rows=number)
+                next_time = time.monotonic() + _TELL_S
 
     def marked(self, rows: Iterable[Sequence[bytes | None]]) -> Iterator[Row]:
         """Yield rows of the source as they are compared: masked, and each value as its mark."""
@@ -150,9 +159,10 @@ def against_source(
         ConsumerError: the tables, or their topics, cannot.
     """
     with ExitStack() as stack:
-        manifest = rebuilt.now(reader.position())
+        manifest = _reached(rebuilt, reader.position())
         tables, comparisons = _begun(rebuilt, manifest, listed, stack)
-        for table in tables:
+        for number, table in enumerate(tables, 1):
+            _tell("reading the source", table, number, len(tables))
             _read(reader, table)
         for number in range(1, _ROUNDS + 1 if tables else 0):
             before = [table.differing() for table in tables]
@@ -167,6 +177,15 @@ def against_source(
             if number < _ROUNDS:
                 _LOG.info("looking again: %s", "; ".join(_unsettled(tables)))
         return manifest, _judged(tables, comparisons)
+
+
+def _reached(rebuilt: RebuiltTables, lsn: Lsn) -> Manifest:
+    event(_LOG, logging.INFO, "waiting for the tables", until=format_lsn(lsn))
+    return rebuilt.now(lsn)
+
+
+def _tell(doing: str, table: _Table, number: int, total: int) -> None:
+    event(_LOG, logging.INFO, doing, table=table.name, number=number, of=total)
 
 
 def _unsettled(tables: Iterable[_Table]) -> Iterator[str]:
@@ -184,7 +203,7 @@ def _begun(
     comparisons: list[Comparison] = []
     for compared in listed:
         state = manifest.tables.get(compared.name)
-        reason = compared.reason and f"not compared: {compared.reason}"
+        reason = None
         if compared.name in manifest.held_by_job:
             reason = f"held by the job: {manifest.held_by_job[compared.name].reason}"
         elif manifest.copies.get(compared.name, "ready") != "ready":
@@ -221,12 +240,13 @@ def _round(reader: SourceReader, rebuilt: RebuiltTables, tables: Sequence[_Table
         again = table.fault is not None or (table.difference and not table.key)
         if again:
             # Its disturbance is before this state.
-            table.begin = rebuilt.now(reader.position()).tables[table.name]
+            table.begin = _reached(rebuilt, reader.position()).tables[table.name]
             table.suspects.clear()
             table.fault = None
             _read(reader, table)
-    first = rebuilt.now(reader.position())
-    for table in tables:
+    first = _reached(rebuilt, reader.position())
+    for number, table in enumerate(tables, 1):
+        _tell("reading what changed meanwhile", table, number, len(tables))
         with _noting(table, first):
             state = first.tables[table.name]
             window = rebuilt.window(table.name, table.begin, state, table.columns, table.key)
@@ -238,9 +258,10 @@ def _round(reader: SourceReader, rebuilt: RebuiltTables, tables: Sequence[_Table
     for (table, keys), rows in zip(wanted, found, strict=True):
         table.again = dict.fromkeys(keys)
         table.again |= {table.key_of(row): row for row in table.marked(rows)}
-    last = rebuilt.now(reader.position())
-    for table in tables:
+    last = _reached(rebuilt, reader.position())
+    for number, table in enumerate(tables, 1):
         if table.fault is None:
+            _tell("comparing", table, number, len(tables))
             with _noting(table, last):
                 _compare(table, rebuilt, snapshot, first, last)
     return last
@@ -309,11 +330,13 @@ def _native_round(
     with ExitStack() as stack:
         position = reader.open()
         tables, comparisons = _begun(rebuilt, rebuilt.before(position), listed, stack)
-        for table in tables:
+        for number, table in enumerate(tables, 1):
+            _tell("reading the native subscriber", table, number, len(tables))
             source = table.compared.table
             table.fill(reader.rows(source.schema, source.name, table.columns.names))
-        last = rebuilt.now(position)
-        for table in tables:
+        last = _reached(rebuilt, position)
+        for number, table in enumerate(tables, 1):
+            _tell("comparing", table, number, len(tables))
             with _noting(table, last):
                 _compare_native(table, rebuilt, position, last)
         return last, tables, comparisons

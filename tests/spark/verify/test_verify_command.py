@@ -140,7 +140,8 @@ def test_tables_are_verified_while_writes_go_on(
             natively = s.cli("verify", "--timeout", "300", "--native", native.database.dsn)
             assert natively.code == 0, natively.out + natively.err
             assert f"{s.slot}: 3 of 3 tables equal the native subscriber at " in natively.out
-        log = s.cli("verify", "--timeout", "300", "--table", "public.log")
+        everything = s.cli("verify", "--timeout", "300")
+        log = s.cli("verify", "--timeout", "300", "--table", "log")
         with monkeypatch.context() as patch:
             patch.setattr(source_module, "SourceReader", restless(s.connect, reads))
             bag = s.cli("verify", "--timeout", "300", "--table", "public.bag")
@@ -153,7 +154,14 @@ def test_tables_are_verified_while_writes_go_on(
     assert tables.code == 0
     assert f"subscription: {s.slot}\n" in tables.out
     assert "table public.orders: version " in tables.out
+    assert everything.code == 0, everything.out + everything.err
+    first = everything.out.splitlines()[0]
+    assert first.startswith(f"{s.slot}: public.log: not compared: its publications do not publish")
+    assert everything.out.endswith("; 1 cannot be compared\n")
+    for line in ("reading the source table=public.bag number=1 of=2", "comparing table=public.bag"):
+        assert line in everything.err
     assert log.code == 1
+    assert "none of these tables can be compared with the source" in log.err
     assert "public.log: not compared: its publications do not publish delete and update" in log.out
     assert bag.code == 1
     assert "public.bag: not compared: it was truncated or copied again meanwhile" in bag.out
