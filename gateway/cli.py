@@ -90,7 +90,12 @@ def _consume(arguments: argparse.Namespace) -> int:
 def _tables(arguments: argparse.Namespace) -> int:
     from gateway.commands.consume import show_tables
 
-    return show_tables(_settings(arguments), subscriptions=arguments.subscription, at=arguments.at)
+    return show_tables(
+        _settings(arguments),
+        subscriptions=arguments.subscription,
+        at=arguments.at,
+        as_json=arguments.json,
+    )
 
 
 def _verify(arguments: argparse.Namespace) -> int:
@@ -251,7 +256,12 @@ def command_line() -> argparse.ArgumentParser:
     consume = _configured(
         commands, "consume", _consume, "run the Spark job, which rebuilds the tables in Delta Lake"
     )
-    tables = _configured(commands, "tables", _tables, "list the versions of the rebuilt tables")
+    tables = _configured(
+        commands,
+        "tables",
+        _tables,
+        "list the rebuilt tables, with version, rows and last change",
+    )
     verify = _configured(
         commands, "verify", _verify, "compare the rebuilt tables with the source as of one LSN"
     )
@@ -265,7 +275,10 @@ def command_line() -> argparse.ArgumentParser:
         )
     _add_endpos(consume, "stop when all subscriber tables are complete until LSN")
     tables.add_argument(
-        "--at", metavar="LSN|TIME", help="their versions at that point (default: now)"
+        "--at", metavar="LSN|TIME", help="as they were at that point (default: now)"
+    )
+    tables.add_argument(
+        "--json", action="store_true", help="print a JSON object in one line for each subscription"
     )
 
     verify.add_argument(

@@ -43,7 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 hint="name them in [consumer] subscriptions, or with --subscription",
             )
         if given.tables:
-            return _tables(settings, given.at)
+            from spark_consumer.listing import print_tables
+
+            print_tables(settings, at=given.at, as_json=given.json)
+            return 0
         return _consume(replace(settings, endpos=given.endpos, available_now=given.available_now))
     except TransientConsumerError as error:
         print(f"pgsluice-consume: {error}", file=sys.stderr)
@@ -75,9 +78,8 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="stop when all is applied that is there at the start",
     )
-    parser.add_argument(
-        "--tables", action="store_true", help="print the tables' versions instead, and end"
-    )
+    parser.add_argument("--tables", action="store_true", help="list the tables instead, and end")
+    parser.add_argument("--json", action="store_true", help="with --tables: as JSON objects")
     parser.add_argument("--at", metavar="LSN|TIME", help="with --tables: as they were then")
     return parser
 
@@ -96,13 +98,3 @@ def _consume(settings: ConsumerSettings) -> int:
 
     with open_session(settings) as spark:
         return run(settings, spark)
-
-
-def _tables(settings: ConsumerSettings, at: str | None) -> int:
-    from spark_consumer.reader import print_tables
-    from spark_consumer.spark.session import open_session
-
-    with open_session(settings) as spark:
-        for subscription in settings.subscriptions:
-            print_tables(subscription, at=at, warehouse=settings.warehouse, spark=spark)
-    return 0

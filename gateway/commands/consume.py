@@ -44,27 +44,29 @@ def consume(settings: Settings, *, subscriptions: Sequence[str], endpos: Lsn | N
         raise translated(error) from error
 
 
-def show_tables(settings: Settings, *, subscriptions: Sequence[str], at: str | None) -> int:
-    """Print the versions of the rebuilt tables that belong together; return the exit code.
+def show_tables(
+    settings: Settings, *, subscriptions: Sequence[str], at: str | None, as_json: bool = False
+) -> int:
+    """Print the rebuilt tables, at versions that belong together; return the exit code.
 
     Args:
         settings: of the gateway.
         subscriptions: by default all that are defined.
         at: an LSN or a time; None for now.
+        as_json: whether to print a JSON object for each subscription.
 
     Raises:
         ConfigError: a subscription that is not defined, or an `at` that is neither.
-        FatalError: there is no such state.
+        FatalError: a subscription has no such state; the others have been printed.
         TransientError: the file system fails.
     """
-    wanted = consumer_settings(settings, known_subscriptions(settings, subscriptions), None)
-    from spark_consumer.reader import print_tables
-    from spark_consumer.spark.session import open_session
+    names = known_subscriptions(settings, subscriptions)
+    from spark_consumer.listing import is_local, print_tables
 
+    job = settings.consumer
+    wanted = consumer_settings(settings, names, None, jars=not is_local(job.warehouse, job.spark))
     try:
-        with open_session(wanted) as spark:
-            for name in wanted.subscriptions:
-                print_tables(name, at=at, warehouse=wanted.warehouse, spark=spark)
+        print_tables(wanted, at=at, as_json=as_json)
     except ConsumerError as error:
         raise translated(error) from error
     return 0
@@ -90,9 +92,9 @@ def known_subscriptions(settings: Settings, subscriptions: Sequence[str]) -> Seq
 
 
 def consumer_settings(
-    settings: Settings, subscriptions: Sequence[str], endpos: Lsn | None
+    settings: Settings, subscriptions: Sequence[str], endpos: Lsn | None, *, jars: bool = True
 ) -> ConsumerSettings:
-    """Return the part of the configuration that the Spark job needs."""
+    """Return the part of the configuration that the Spark job needs, and the jars if wanted."""
     job = with_connections(settings.consumer, settings.kafka, settings.registry)
     return replace(
         job,
@@ -101,7 +103,7 @@ def consumer_settings(
         endpos=endpos,
         shutdown_timeout_s=settings.consumer.shutdown_timeout_s
         or settings.limits.shutdown_timeout_s,
-        jars=() if _SUBMITTED in os.environ else _jars(),
+        jars=() if not jars or _SUBMITTED in os.environ else _jars(),
     )
 
 

@@ -14,20 +14,33 @@ the next start reads the positions of the tables.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Final
 
 from pyspark.sql import SparkSession
 
-from spark_consumer.errors import FatalConsumerError
+from spark_consumer.errors import FatalConsumerError, SettingsError, TableError
 from spark_consumer.formats.commit_metadata import Version
 from spark_consumer.kafka.markers import Copy, Owner
 from spark_consumer.names import part
 from spark_consumer.spark.files import Folder
+from spark_consumer.spark.local_folder import ReadableFolder
 
-__all__ = ["Hold", "Manifest", "Manifests", "TableState", "manifest_folder"]
+__all__ = [
+    "Hold",
+    "Manifest",
+    "ManifestReader",
+    "Manifests",
+    "TableState",
+    "find_state",
+    "manifest_folder",
+]
+
+_LSN: Final = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
 
 _FORMAT: Final = 5
 _ENDED: Final = ("missing", "gone")
@@ -164,13 +177,29 @@ def manifest_folder(warehouse: str, subscription: str) -> str:
     return f"{warehouse.rstrip('/')}/{part(subscription)}/.pgsluice"
 
 
-class Manifests:
-    """Manifests of one subscription; one process stores, any number read meanwhile."""
+def _past_folder(path: str) -> str:
+    return f"{path}/states"
 
-    def __init__(self, spark: SparkSession, warehouse: str, subscription: str) -> None:
-        self._folder = Folder(spark, manifest_folder(warehouse, subscription))
-        self._past = Folder(spark, f"{self._folder.path}/states")
-        self._first = 0
+
+class ManifestReader:
+    """Reader of the manifests of one subscription.
+
+    Args:
+        folder: Folder of the newest state.
+        past: Folder of past states.
+    """
+
+    def __init__(self, folder: ReadableFolder, past: ReadableFolder) -> None:
+        self._newest_states = folder
+        self._past_states = past
+
+    @classmethod
+    def opened(
+        cls, open_folder: Callable[[str], ReadableFolder], warehouse: str, subscription: str
+    ) -> ManifestReader:
+        """Return the reader of a subscription's manifests."""
+        path = manifest_folder(warehouse, subscription)
+        return ManifestReader(open_folder(path), open_folder(_past_folder(path)))
 
     def newest(self) -> Manifest | None:
         """Return the newest state, never an older one than an earlier call; None if there is none.
@@ -192,7 +221,7 @@ class Manifests:
             whole = [one for one in found if one is not None]
             if whole:
                 return max(whole, key=lambda one: one.store)
-            if all(self._folder.time(name) is None for name in _NEWEST):
+            if all(self._newest_states.time(name) is None for name in _NEWEST):
                 return None
         # Both are damaged, which no crash does: the state is rebuilt from tables and topics.
         return None
@@ -213,6 +242,50 @@ class Manifests:
         if found is not None and commit_time is not None and not found.highest_time:
             return None
         return found
+
+    def _state(self, number: int) -> Manifest | None:
+        """Return a past state; None if it has been removed."""
+        name = _file(number)
+        text = self._past_states.read(name)
+        return None if text is None else self._parsed(self._past_states, name, text)
+
+    def _newest(self, name: str) -> Manifest | None:
+        """Read one of the two files; return None if it does not exist, or is half written."""
+        try:
+            text = self._newest_states.read(name)
+            return None if text is None else self._parsed(self._newest_states, name, text)
+        except _HalfWrittenError:
+            return None
+
+    def _parsed(self, folder: ReadableFolder, name: str, text: str) -> Manifest:
+        place = f"{folder.path}/{name}"
+        hint = f"remove {place}: it is recreated from the tables and the topics"
+        try:
+            found = json.loads(text)
+            if (known := found.pop("format")) != _FORMAT:
+                raise FatalConsumerError(f"{place} has format {known}, not {_FORMAT}", hint=hint)
+            return Manifest(
+                **{
+                    **found,
+                    "tables": {n: TableState(**state) for n, state in found["tables"].items()},
+                    "fenced": tuple(found["fenced"]),
+                    "owner": found["owner"] and tuple(found["owner"]),
+                    "held_by_job": {n: Hold(**h) for n, h in found["held_by_job"].items()},
+                    "unread": Hold(**unread) if (unread := found.get("unread")) else None,
+                }
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise _HalfWrittenError(f"{place} cannot be read as a manifest", hint=hint) from error
+
+
+class Manifests(ManifestReader):
+    """Manifests of one subscription; one process stores, any number read meanwhile."""
+
+    def __init__(self, spark: SparkSession, warehouse: str, subscription: str) -> None:
+        self._folder = Folder(spark, manifest_folder(warehouse, subscription))
+        self._past = Folder(spark, _past_folder(self._folder.path))
+        self._first = 0
+        super().__init__(self._folder, self._past)
 
     def store(self, manifest: Manifest, before: Manifest) -> Manifest:
         """Store a state; one that has the same tables as `before` only extends that one.
@@ -263,39 +336,49 @@ class Manifests:
             self._first += 1
         return self._first - begin
 
-    def _state(self, number: int) -> Manifest | None:
-        """Return a past state; None if it has been removed."""
-        name = _file(number)
-        text = self._past.read(name)
-        return None if text is None else self._parsed(self._past, name, text)
 
-    def _newest(self, name: str) -> Manifest | None:
-        """Read one of the two files; return None if it does not exist, or is half written."""
-        try:
-            text = self._folder.read(name)
-            return None if text is None else self._parsed(self._folder, name, text)
-        except _HalfWrittenError:
-            return None
+def find_state(manifests: ManifestReader, subscription: str, at: str | datetime | None) -> Manifest:
+    """Return the newest state at or before a point.
 
-    def _parsed(self, folder: Folder, name: str, text: str) -> Manifest:
-        place = f"{folder.path}/{name}"
-        hint = f"remove {place}: it is recreated from the tables and the topics"
+    Args:
+        manifests: Manifests of the subscription.
+        subscription: Its name, for errors.
+        at: LSN (``16/B374D848``), or time, as text in ISO 8601 or as a value; a time without a
+            zone is UTC; None for the newest of all.
+
+    Raises:
+        SettingsError: `at` is neither an LSN nor a time.
+        TableError: there is no such state.
+    """
+    if at is None:
+        manifest = manifests.newest()
+    elif isinstance(at, str) and (lsn := _LSN.fullmatch(at)):
+        manifest = manifests.at(lsn=(int(lsn[1], 16) << 32) + int(lsn[2], 16))
+    else:
+        manifest = manifests.at(commit_time=_microseconds(at))
+    if manifest is None and at is None:
+        raise TableError(
+            f"subscription {subscription} has no state yet",
+            hint="the Spark job stores one with its first cut",
+        )
+    if manifest is None:
+        raise TableError(
+            f"subscription {subscription} has no state at or before {at}",
+            hint="keep_hours says for how long states are kept",
+        )
+    return manifest
+
+
+def _microseconds(at: str | datetime) -> int:
+    if isinstance(at, str):
         try:
-            found = json.loads(text)
-            if (known := found.pop("format")) != _FORMAT:
-                raise FatalConsumerError(f"{place} has format {known}, not {_FORMAT}", hint=hint)
-            return Manifest(
-                **{
-                    **found,
-                    "tables": {n: TableState(**state) for n, state in found["tables"].items()},
-                    "fenced": tuple(found["fenced"]),
-                    "owner": found["owner"] and tuple(found["owner"]),
-                    "held_by_job": {n: Hold(**h) for n, h in found["held_by_job"].items()},
-                    "unread": Hold(**unread) if (unread := found.get("unread")) else None,
-                }
-            )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise _HalfWrittenError(f"{place} cannot be read as a manifest", hint=hint) from error
+            at = datetime.fromisoformat(at)
+        except ValueError:
+            raise SettingsError(
+                f"{at!r} is neither an LSN nor a time", hint="for example 16/B374D848, 2026-03-01"
+            ) from None
+    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    return int((at - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1_000_000)
 
 
 class _HalfWrittenError(FatalConsumerError):

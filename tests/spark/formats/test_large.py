@@ -10,12 +10,14 @@ import pytest
 
 from spark_consumer.apply.driver import writer as small_writer
 from spark_consumer.errors import ContractError, TableError, TransientConsumerError
-from spark_consumer.formats.commit_metadata import Commit
+from spark_consumer.formats.commit_metadata import Commit, Version
 from spark_consumer.formats.delta import merge
 from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.formats.delta.internals import Candidates, DeletedRows
+from spark_consumer.formats.delta.log_files import LOG, rows_at
 from spark_consumer.formats.protocol import TableFormat
 from spark_consumer.kafka.position import Position
+from spark_consumer.spark.local_folder import LocalFolder
 from tests.support.spark.direct import Direct
 from tests.support.spark.memory_format import MemoryFormat
 from tests.support.spark.records import Col, StaticSchemas, TableTopic
@@ -283,6 +285,18 @@ def test_rows_are_marked_as_deleted_again_and_again_whatever_the_folder_is_calle
     log = "".join(path.read_text() for path in sorted(Path(table.path).glob("_delta_log/*.json")))
     assert '"deletionVector"' in log
     assert table.skipped == 0
+    assert_counted(spark, table.path)
+    for checksum in Path(table.path).glob("_delta_log/*.crc"):
+        checksum.unlink()
+    assert_counted(spark, table.path)
+
+
+def assert_counted(spark: SparkSession, path: str) -> None:
+    """The files of the log say as many rows of each version as Spark finds."""
+    newest = DeltaFormat().table(spark, path, "t").version()
+    for version in map(Version, range(newest + 1)):
+        rows = DeltaFormat().rows_at(spark, path, version).count()
+        assert rows_at(LocalFolder(f"{path}/{LOG}"), version) == rows
 
 
 def test_rows_are_marked_in_the_version_that_was_looked_at_or_not_at_all(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
+import sys
 import threading
 import uuid
 from dataclasses import replace
@@ -250,6 +253,34 @@ def test_the_job_looks_after_tables_when_it_is_time_and_ends_when_it_has_what_th
     assert main(["--config", str(program), "--available-now"]) == 0
     assert main(["--config", str(program), "--tables", "--at", "0/300"]) == 0
     version = manifest.tables["public.t"].version
-    assert f"up to: 0/300\ntable public.t: version {version}\n" in capsys.readouterr().out
+    shown = f"up to: 0/300\ntable public.t: ready, version {version}, 1 rows, last change 0/300\n"
+    assert f"{shown}  {folder}\n" in capsys.readouterr().out
     assert main(["--config", str(program), "--tables", "--at", "2001-01-01"]) == 1
     assert "no state at or before 2001-01-01" in capsys.readouterr().err
+
+    # Without a JVM, and after a subscription that has no state yet.
+    text = program.read_text()
+    program.write_text(text.replace(f'["{name}"]', f'["{name}_new", "{name}"]'))
+    listed = subprocess.run(
+        [sys.executable, "-m", "spark_consumer", "--config", str(program), "--tables", "--json"],
+        env={**os.environ, "JAVA_HOME": str(tmp_path), "PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert listed.returncode == 1
+    assert f"subscription {name}_new has no state yet" in listed.stderr
+    (one,) = map(json.loads, listed.stdout.splitlines())
+    assert (one["subscription"], one["up_to"], one["incomplete"]) == (name, "0/300", [])
+    assert one["tables"] == [
+        {
+            "table": "public.t",
+            "path": str(folder),
+            "version": version,
+            "rows": 1,
+            "last_change_lsn": "0/300",
+            "last_change": None,
+            "state": "ready",
+            "reason": None,
+        }
+    ]

@@ -153,7 +153,7 @@ def test_tables_are_verified_while_writes_go_on(
 
     assert tables.code == 0
     assert f"subscription: {s.slot}\n" in tables.out
-    assert "table public.orders: version " in tables.out
+    assert "table public.orders: ready, version " in tables.out
     assert everything.code == 0, everything.out + everything.err
     first = everything.out.splitlines()[0]
     assert first.startswith(f"{s.slot}: public.log: not compared: its publications do not publish")
