@@ -244,6 +244,9 @@ class Table(Protocol):
         Args:
             commit: Metadata of the job's last commit, which the new version carries, too.
             small: Size in bytes below which a file is small.
+
+        Raises:
+            TransientConsumerError: `commit` is not the last one.
         """
 
     def vacuum(self, hours: float) -> None:

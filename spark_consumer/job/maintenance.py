@@ -17,11 +17,11 @@ from pyspark.sql import SparkSession
 
 from spark_consumer.display import logger
 from spark_consumer.errors import ConsumerError
-from spark_consumer.formats.commit_metadata import Found, Version
+from spark_consumer.formats.commit_metadata import Version
 from spark_consumer.formats.protocol import Table
 from spark_consumer.job.subscriber_tables import SubscriberTables
 from spark_consumer.settings import ConsumerSettings
-from spark_consumer.spark.failures import cause, every_table
+from spark_consumer.spark.failures import TableTransientError, cause, every_table
 from spark_consumer.spark.files import Folder
 from spark_consumer.states.manifests import TableState, manifest_folder
 
@@ -136,14 +136,17 @@ class Maintenance:
                 table.vacuum(hours)
                 return _Tidied(version, None)
             return before
-        found = self._tables.find(name, version)
+        # No commit on top of `found` would show that the table has another state.
+        found = self._tables.read(name, version)
         if found is not None and found.version == version:
             table.keep_history(hours)
             if _has_small_files(table):
                 table.compact(found.commit, small=_SMALL_FILE_BYTES)
             table.vacuum(hours)
-            version = table.version()
-            self._tables.found[name] = Found(version, found.commit)
+            after = self._tables.read(name, version)
+            if after is None or after.commit != found.commit:
+                raise TableTransientError(f"{table.label}: another process has written to it")
+            version = after.version
         return _Tidied(version, time.time() + hours * 3600)
 
 

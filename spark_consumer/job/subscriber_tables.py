@@ -46,22 +46,34 @@ class SubscriberTables:
         self.found: dict[str, Found] = {}
 
     def find(self, name: str, trusted: Version = NO_VERSION) -> Found | None:
-        """Return a table's version and last commit; None if it does not exist.
+        """Return a table's version and last commit, as a commit on top of it would confirm them.
 
         Args:
             name: ``schema.table``.
             trusted: Version until which only this job has written.
 
+        Returns:
+            None if the table does not exist.
+
         Raises:
             TableError: its position cannot be trusted.
         """
-        table = self.table(self._spark, name)
         known = self.found.get(name)
-        if known is not None:
-            believed = table.believed()
-            if known.version == (table.version() if believed is None else believed):
-                return known
-        found = table.find(known.version if known is not None else trusted)
+        if known is None:
+            return self.read(name, trusted)
+        table = self.table(self._spark, name)
+        believed = table.believed()
+        if known.version == (table.version() if believed is None else believed):
+            return known
+        return self.read(name, known.version)
+
+    def read(self, name: str, trusted: Version = NO_VERSION) -> Found | None:
+        """Return what `find` does, from the table's history, whatever this process remembers.
+
+        Raises:
+            TableError: its position cannot be trusted.
+        """
+        found = self.table(self._spark, name).find(trusted)
         if found is not None:
             self.found[name] = found
         return found

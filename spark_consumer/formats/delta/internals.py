@@ -21,14 +21,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from spark_consumer.formats.commit_metadata import Commit, Version
-from spark_consumer.formats.delta.session import APPLICATION, outrun
+from spark_consumer.formats.delta.session import APPLICATION, ATTEMPTS, outrun
 from spark_consumer.names import quoted
 from spark_consumer.spark.failures import TableTransientError
 from spark_consumer.spark.tuning import INTERPRETED, SMALL_QUERIES, tuned
 
 __all__ = ["Candidates", "DeletedRows", "Draft", "PrivateLog"]
 
-_ATTEMPTS: Final = "spark.databricks.delta.maxCommitAttempts"
 _DELTA: Final = "org.apache.spark.sql.delta."
 _SKIPPING: Final = "spark.databricks.delta.stats.skipping"
 _PHYSICAL: Final = "delta.columnMapping.physicalName"
@@ -307,7 +306,7 @@ class Draft:
             self._mode, none, none, option.apply(commit.text()), none, none, none, none, none
         )
         try:
-            with tuned(self._spark, {_ATTEMPTS: "0"}):
+            with tuned(self._spark, {ATTEMPTS: "0"}):
                 return Version(
                     int(self._begun.commit(self._actions.appended(transaction), operation))
                 )

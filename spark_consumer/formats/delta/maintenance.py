@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from spark_consumer.formats.commit_metadata import Commit
 from spark_consumer.formats.delta.columns import Columns
 from spark_consumer.formats.delta.log import Log
-from spark_consumer.formats.delta.session import METADATA
+from spark_consumer.formats.delta.session import ATTEMPTS, METADATA
 from spark_consumer.spark.tuning import setting, tuned
 
 __all__ = ["compact_files", "hours_of", "remove_files", "set_retention"]
@@ -64,7 +64,8 @@ def compact_files(spark: SparkSession, path: str, commit: Commit, small: int) ->
     # would come into one.
     sizes = {_SMALL_FILES: str(small), _LARGEST_FILES: str(4 * small)}
     sizes = {name: size for name, size in sizes.items() if setting(spark, name) is None}
-    with tuned(spark, {METADATA: commit.text(), **sizes}):
+    # Without a second attempt, on top of what was committed meanwhile: that has another position.
+    with tuned(spark, {METADATA: commit.text(), ATTEMPTS: "0", **sizes}):
         delta.tables.DeltaTable.forPath(spark, path).optimize().executeCompaction()
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from spark_consumer.errors import TransientConsumerError
 
-__all__ = ["APPLICATION", "METADATA", "SESSION_SETTINGS", "outrun"]
+__all__ = ["APPLICATION", "ATTEMPTS", "METADATA", "SESSION_SETTINGS", "outrun"]
 
 SESSION_SETTINGS: Final = {
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
@@ -24,6 +24,9 @@ SESSION_SETTINGS: Final = {
 }
 
 METADATA: Final = "spark.databricks.delta.commitInfo.userMetadata"
+
+ATTEMPTS: Final = "spark.databricks.delta.maxCommitAttempts"
+"""Number of further attempts of a commit, each on top of what others have committed meanwhile."""
 
 APPLICATION: Final = "pgsluice"
 """The application in the transaction identifiers of the job's commits; their version is the serial

@@ -140,6 +140,8 @@ class DeltaTable:
     def find(self, trusted: Version = NO_VERSION) -> Found | None:
         """See `Table`."""
         version = self.version()
+        if self.believed() != version:
+            self._files.forget(self.path)
         for number, info in self.log.commits(version):
             if (commit := Commit.from_text(info.get("userMetadata"))) is not None:
                 return Found(version, commit)
@@ -308,6 +310,9 @@ class DeltaTable:
     def compact(self, commit: Commit, *, small: int) -> None:
         """See `Table`."""
         self._files.forget(self.path)
+        found = self.find()
+        if found is None or found.commit != commit:
+            raise outrun(self.label)
         compact_files(self.spark, self.path, commit, small)
 
     def vacuum(self, hours: float) -> None:

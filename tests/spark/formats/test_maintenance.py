@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from spark_consumer.cli import main
+from spark_consumer.errors import TableError, TransientConsumerError
 from spark_consumer.formats.commit_metadata import Commit
 from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.job import maintenance
@@ -26,8 +27,9 @@ from spark_consumer.kafka.position import Position
 from spark_consumer.reader import state_at
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.states.manifests import TableState
+from tests.support.spark.direct import Direct
 from tests.support.spark.kafka_topics import RegisteredSchemas, Topics
-from tests.support.spark.records import Col, TableTopic
+from tests.support.spark.records import Col, StaticSchemas, TableTopic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -183,6 +185,71 @@ def test_longer_times_of_the_user_count_and_one_table_s_trouble_is_its_own(
     kept = "delta.logRetentionDuration"
     assert property_of("long", kept) == "interval 9999 hours"
     assert property_of("plain", kept) == "interval 1000 hours"
+
+
+@pytest.mark.parametrize("change", ["rows are deleted", "the folder is restored"])
+def test_a_table_that_others_have_changed_is_not_taken_for_the_one_that_the_job_has_left(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, change: str
+) -> None:
+    settings = ConsumerSettings(
+        kafka={}, registry_url="", warehouse=str(tmp_path), subscriptions=("s",)
+    )
+    topic = TableTopic(StaticSchemas(), "s.public.t", [Col("id", "int", "integer")], ["id"])
+    direct = Direct(spark, tmp_path, topic, tables := DeltaFormat())
+    topic.truncate(0x90, 0, snapshot="first")
+    for key in range(2):
+        topic.change("c", 0xA0 + key, 0, after={"id": key})
+        before = direct.found()
+        left = direct.apply()
+    assert direct.held == 2 and before is not None and left is not None
+    subscriber = SubscriberTables(spark.newSession(), tables, str(tmp_path), "s")
+    subscriber.found["public.t"] = left
+    if change == "rows are deleted":
+        spark.newSession().sql(f"DELETE FROM delta.`{direct.path}` WHERE id = 0")
+    else:
+        for path in Path(direct.path, "_delta_log").glob(f"*{left.version:020}*"):
+            path.unlink()
+    there = set(Path(direct.path, "_delta_log").glob("*.json"))
+
+    moved = Maintenance(settings, spark.newSession(), "s", subscriber).tidy(
+        {"public.t": TableState(left.version, topic.topic)}
+    )
+
+    assert moved == {}
+    assert set(Path(direct.path, "_delta_log").glob("*.json")) == there
+    if change == "rows are deleted":
+        assert any(
+            text.startswith("maintenance failed: table=public.t") for text in caplog.messages
+        )
+        with pytest.raises(TableError, match=r"written by another writer \(DELETE\)"):
+            subscriber.find("public.t")
+    else:
+        assert subscriber.find("public.t") == before
+        direct.apply()
+        assert direct.rows() == [(0,), (1,)]
+
+
+def test_files_are_put_together_on_top_of_the_last_commit_only(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    session = spark.newSession()
+    table = SubscriberTables(session, DeltaFormat(), str(tmp_path), "s").table(session, "public.t")
+    commits = []
+    for marker in (0, 1):
+        position = Position("markers", marker, marker + 1, None, "topic", "id", {0: marker})
+        commits.append(Commit(position, {}, marker))
+        rows = spark.range(FILES).repartition(FILES)
+        table.write(rows, commits[-1], table.find(), empty=not marker, recreate=False)
+    found = table.find()
+
+    with pytest.raises(TransientConsumerError, match="another writer"):
+        table.compact(commits[0], small=1 << 20)
+    assert table.find() == found
+
+    table.compact(commits[1], small=1 << 20)
+    after = table.find()
+    assert after is not None and after.commit == commits[1]
+    assert table.files() == 1
 
 
 @pytest.mark.kafka
