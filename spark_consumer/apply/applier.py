@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from spark_consumer.apply.driver.records import HeldRecords
 from spark_consumer.apply.driver.writer import NotSmallError, SmallWriter
-from spark_consumer.apply.frames.batch import next_serial
+from spark_consumer.apply.frames.batch import after, next_serial
 from spark_consumer.apply.frames.guessed import GuessedShares, Learnt
 from spark_consumer.apply.frames.writer import FrameWriter
 from spark_consumer.errors import COPY_AGAIN, ContractError, TableError
@@ -269,7 +269,7 @@ class Applier:
             commit = Commit(position, known, serial)
             none = self.spark.createDataFrame([], StructType(table.fields()))
             table.write(none, commit, found, empty=emptying_id is not None, recreate=False)
-        return Found(table.version(), commit)
+        return after(table, commit)
 
     def _columns(
         self,

@@ -8,12 +8,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_consumer.apply.frames.max_keys import Frontiers
+from spark_consumer.errors import TransientConsumerError
 from spark_consumer.formats.commit_metadata import Commit, Found
 from spark_consumer.formats.protocol import Table
 from spark_consumer.kafka.layout import ColumnPlan
 from spark_consumer.kafka.schema_epochs import Epoch
 
-__all__ = ["Batch", "next_serial"]
+__all__ = ["Batch", "after", "next_serial"]
 
 
 @dataclass(frozen=True)
@@ -62,3 +63,19 @@ def next_serial(table: Table, found: Found | None) -> int:
     """Return the serial of a table's next commit; see `Commit`."""
     # If the last one is not known: each serial had a version of its own, so this is greater.
     return table.version() + 1 if found is None else found.commit.serial + 1
+
+
+def after(table: Table, commit: Commit) -> Found:
+    """Return a table after a commit, as its history has it.
+
+    Raises:
+        TableError: another writer has changed the rows since.
+        TransientConsumerError: another process of the job has made a commit since.
+    """
+    found = table.find()
+    if found is None or found.commit != commit:
+        raise TransientConsumerError(
+            f"{table.label}: another process has written to it",
+            hint="one job writes to a warehouse at a time",
+        )
+    return found

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame, Observation
 
-from spark_consumer.apply.frames.batch import Batch, next_serial
+from spark_consumer.apply.frames.batch import Batch, after, next_serial
 from spark_consumer.apply.frames.max_keys import Frontiers
 from spark_consumer.apply.frames.speculative import Expected, decoded_as, peek, well_formed
 from spark_consumer.apply.frames.strategies import write, write_outright
@@ -157,7 +157,7 @@ class GuessedShares:
                 return None
             skipped = write(self._batch(plan, kept, piece, found, begins=False))
         self._learn(expected.share, piece, outright=not piece.removals and not tried)
-        return Applied(Found(plan.table.version(), plan.commit), skipped)
+        return Applied(after(plan.table, plan.commit), skipped)
 
     def _batch(
         self, plan: _Plan, changed: DataFrame, piece: Piece, found: Found | None, *, begins: bool

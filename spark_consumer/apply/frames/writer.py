@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_consumer.apply.frames.batch import Batch
+from spark_consumer.apply.frames.batch import Batch, after
 from spark_consumer.apply.frames.max_keys import Frontiers
 from spark_consumer.apply.frames.strategies import write
 from spark_consumer.formats.commit_metadata import Commit, Found, Written
@@ -56,4 +56,4 @@ class FrameWriter:
                 frontiers=self._frontiers,
             )
             skipped = write(batch)
-        return Written(table.version(), skipped)
+        return Written(after(table, commit).version, skipped)

@@ -137,7 +137,7 @@ def _merge(table: DeltaTable, changes: KeyedChanges, commit: Commit, found: Foun
         )
     with table.merging(commit, found):
         merge.execute()
-    done = table.counts()
+    done = table.counts(commit)
     replaced = changes.puts - done["numTargetRowsInserted"]
     met = done["numTargetRowsUpdated"] - replaced + done["numTargetRowsDeleted"]
     return max(0, changes.needing - met)

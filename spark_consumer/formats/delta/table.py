@@ -120,10 +120,12 @@ class DeltaTable:
         """See `Table`."""
         return self.log.greatest(names)
 
-    def counts(self) -> dict[str, int]:
-        """Return the metrics of the last commit, under Delta's names."""
-        _, info = next(self.log.commits(self.version()))
-        return {name: int(text) for name, text in info["operationMetrics"].items()}
+    def counts(self, commit: Commit) -> dict[str, int]:
+        """Return the metrics of a commit that was just made, under Delta's names."""
+        for _, info in self.log.commits(self.version()):
+            if Commit.from_text(info.get("userMetadata")) == commit:
+                return {name: int(text) for name, text in info["operationMetrics"].items()}
+        raise outrun(self.label)
 
     def can_mark(self) -> bool:
         """Whether rows may be marked as deleted, and no table property requires more than that."""

@@ -1,0 +1,83 @@
+"""What a process remembers of a Delta table, and reads of it one after another, is of one state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from spark_consumer.errors import TableError
+from spark_consumer.formats.changes import KeyedChanges
+from spark_consumer.formats.commit_metadata import Commit, Found
+from spark_consumer.formats.delta.format import DeltaFormat
+from spark_consumer.formats.delta.table import DeltaTable
+from tests.support.spark.direct import Direct
+from tests.support.spark.records import Col, StaticSchemas, TableTopic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = [Col("id", "int", "integer"), Col("b", "int", "integer")]
+
+
+def copied(
+    spark: SparkSession, folder: Path, tables: DeltaFormat | None = None
+) -> tuple[TableTopic, Direct]:
+    """A table with two rows that the driver has copied."""
+    topic = TableTopic(StaticSchemas(), "s.public.t", COLUMNS, ["id"])
+    table = Direct(spark, folder, topic, tables)
+    topic.truncate(0x90, 0, snapshot="first")
+    for key in (1, 2):
+        topic.change("r", 0x90, 0, after={"id": key, "b": key})
+    table.apply()
+    assert table.held == 1
+    return topic, table
+
+
+class Overtaken(DeltaTable):
+    """A table into which somebody inserts a row right after a commit of the job."""
+
+    def write(self, *args: Any, **kwargs: Any) -> None:
+        super().write(*args, **kwargs)
+        self._insert()
+
+    def upsert(self, changes: KeyedChanges, commit: Commit, found: Found | None) -> int:
+        skipped = super().upsert(changes, commit, found)
+        self._insert()
+        return skipped
+
+    def _insert(self) -> None:
+        other = self.spark.newSession()
+        other.sql(f"INSERT INTO delta.`{self.path}` VALUES (9, 9)")
+
+
+@dataclass(frozen=True, slots=True)
+class Opened(DeltaFormat):
+    """Delta Lake with tables of another class."""
+
+    kind: type[DeltaTable] = DeltaTable
+
+    def table(self, spark: SparkSession, path: str, label: str) -> DeltaTable:
+        DeltaFormat.prepare(self, spark)
+        return self.kind(spark, path, label, self.files, self.checkpoints)
+
+
+@pytest.mark.parametrize("change", ["an update", "a truncate", "a truncate and rows"])
+def test_a_commit_of_others_right_after_one_of_the_job_is_not_taken_for_it(
+    spark: SparkSession, tmp_path: Path, change: str
+) -> None:
+    topic, table = copied(spark, tmp_path)
+    table.tables = Opened(kind=Overtaken)
+    if change == "an update":
+        topic.change("u", 0xA0, 0, after={"id": 1, "b": 10})
+    else:
+        topic.truncate(0xA0, 0)
+    if change == "a truncate and rows":
+        topic.change("c", 0xA0, 1, after={"id": 3, "b": 3})
+
+    with pytest.raises(TableError, match="written by another writer"):
+        table.apply(held=False)
