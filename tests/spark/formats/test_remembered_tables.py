@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.types import StructType
 
-from spark_consumer.errors import TableError
+from spark_consumer.errors import TableError, TransientConsumerError
 from spark_consumer.formats.changes import KeyedChanges
 from spark_consumer.formats.commit_metadata import Commit, Found
 from spark_consumer.formats.delta.format import DeltaFormat
@@ -81,3 +82,23 @@ def test_a_commit_of_others_right_after_one_of_the_job_is_not_taken_for_it(
 
     with pytest.raises(TableError, match="written by another writer"):
         table.apply(held=False)
+
+
+def test_columns_that_somebody_has_altered_are_seen_before_rows_are_written(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    topic, table = copied(spark, tmp_path, tables := DeltaFormat())
+    left = table.found()
+    spark.sql(f"ALTER TABLE delta.`{table.path}` ALTER COLUMN b FIRST")
+    opened = tables.table(spark.newSession(), table.path, "t")
+    remembered = opened.fields()
+    assert [field.name for field in remembered] == ["id", "b"]
+    rows = opened.spark.createDataFrame([(3, 30)], StructType(remembered))
+
+    with pytest.raises(TransientConsumerError, match="another writer"):
+        opened.stage(rows, left, empty=False, recreate=False)
+
+    assert [field.name for field in opened.fields()] == ["b", "id"]
+    topic.change("c", 0xA0, 0, after={"id": 3, "b": 30})
+    table.apply(held=False, small=False)
+    assert table.rows() == [(1, 1), (2, 2), (30, 3)]
