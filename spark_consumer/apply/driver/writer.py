@@ -117,7 +117,7 @@ class SmallWriter:
 
         Raises:
             NotSmallError: this way cannot do it.
-        ContractError: a record is not what its schemas say.
+            ContractError: a record is not what its schemas say.
         """
         assert isinstance(epoch.records, HeldRecords)
         if any(column.spark_type.partition("(")[0] not in _KINDS for column in columns):
@@ -204,7 +204,7 @@ class SmallWriter:
         )
         prepared = self._prepared.pop((table.path, spec), None)
         if prepared is None or len(prepared.pairs) > _MOST_PAIRS:
-            prepared = _Prepared(self._java.SmallTable(spec))
+            prepared = _Prepared(self._java.SmallTable(spec, LARGEST_BYTES))
             if len(self._prepared) >= _MOST_TABLES:
                 self._prepared.popitem(last=False)
         self._prepared[table.path, spec] = prepared

@@ -8,7 +8,7 @@ import zlib
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars
 import pytest
@@ -289,31 +289,3 @@ def test_a_record_that_is_not_what_its_schema_says_is_named(
     with pytest.raises(ContractError, match="what its Avro schema says: partition 0, offset 3"):
         table.apply()
     assert table.rows() == [(1, "copied"), (2, "copied")]
-
-
-def test_files_whose_values_spark_would_convert_are_left_to_it(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    session = spark.newSession()
-    session.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
-    rows = session.sql("SELECT 1L AS id, timestamp '2024-01-01 00:00:00' AS at")
-    rows.coalesce(1).write.parquet(str(tmp_path / "old"))
-    (file,) = (tmp_path / "old").glob("*.parquet")
-    columns = [
-        {"field": name, "physical": name, "id": None, "type": kind, "equality": "text"}
-        for name, kind in (("id", "bigint"), ("at", "timestamp"))
-    ]
-    java: Any = spark._jvm
-    small = java.pgsluice.small
-
-    def apply(count: int) -> Any:
-        table = small.SmallTable(json.dumps({"columns": columns[:count], "key": ["id"]}))
-        conf = java.org.apache.hadoop.conf.Configuration()
-        none = small.Records.of("t", [])
-        stored = {"path": str(file), "statistics": '{"numRecords":1}', "deleted": None}
-        files = {"table": str(tmp_path), "tail": [stored], "base": [], "canMark": False}
-        target = str(tmp_path / f"new{count}")
-        return table.apply(none, json.dumps(files), target, False, "snappy", {}, conf)
-
-    assert json.loads(apply(1))["rows"] == 1
-    assert apply(2) is None

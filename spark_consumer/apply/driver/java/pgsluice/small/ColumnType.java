@@ -245,6 +245,11 @@ record ColumnType(Kind kind, int precision, int scale) {
         }
     }
 
+    /** Whether old files of Spark have the values by the Julian calendar. */
+    boolean isOfCalendar() {
+        return kind == Kind.DATE || kind == Kind.TIMESTAMP;
+    }
+
     /** Whether the values are whole numbers, whose bounds Delta's statistics can have as they are. */
     boolean isInteger() {
         return kind == Kind.INT || kind == Kind.BIGINT;

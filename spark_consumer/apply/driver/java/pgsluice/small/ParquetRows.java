@@ -59,13 +59,15 @@ final class ParquetRows {
             for (int at = 0; at < columns.length; at++) {
                 places.put(columns[at].physical(), at);
             }
+            boolean isKnown = isOfToday(reader.getFileMetaData().getKeyValueMetaData());
             java.util.List<Type> kept = new java.util.ArrayList<>();
             for (Type one : written.getFields()) {
                 Integer place = places.get(one.getName());
                 if (place == null) {
                     continue;
                 }
-                if (!columns[place].type().reads(one)) {
+                ColumnType type = columns[place].type();
+                if (!type.reads(one) || (type.isOfCalendar() && !isKnown)) {
                     throw new NotReadException();
                 }
                 kept.add(one);
@@ -94,6 +96,18 @@ final class ParquetRows {
             }
             return bytes;
         }
+    }
+
+    /**
+     * Whether a file's days are certainly those of the calendar of today, for which Spark converts
+     * nothing. Of a file that another engine has written, a setting of Spark says it. Source: Spark's
+     * DataSourceUtils, datetimeRebaseSpec.
+     */
+    private static boolean isOfToday(Map<String, String> metadata) {
+        String version = metadata.get("org.apache.spark.version");
+        return version != null
+                && version.compareTo("3.0.0") >= 0
+                && !metadata.containsKey("org.apache.spark.legacyDateTime");
     }
 
     private static long size(ParquetFileReader reader, MessageType wanted) {

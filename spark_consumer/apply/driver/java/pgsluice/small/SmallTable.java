@@ -20,10 +20,10 @@ import org.apache.spark.sql.delta.deletionvectors.RoaringBitmapArray;
 /** Columns and key of a table, prepared for batches; not thread-safe. */
 public final class SmallTable {
     private static final ObjectMapper JSON = new ObjectMapper();
-    private static final long MOST_BYTES = 64L << 20;
     private static final int MOST_DECODERS = 1_000;
 
     private final Column[] columns;
+    private final long mostBytes;
     private final int[] keyPlaces;
     private final boolean hasKey;
     private final Map<List<Integer>, Decoder> decoders = new HashMap<>();
@@ -31,8 +31,11 @@ public final class SmallTable {
     /**
      * @param spec as JSON: {@code columns} of field, physical, id, type, equality; and {@code key},
      *     the fields of the key, or null
+     * @param mostBytes bytes that the values may have that are read of the tail, of the keys of a
+     *     file, and of all other rows
      */
-    public SmallTable(String spec) throws IOException {
+    public SmallTable(String spec, long mostBytes) throws IOException {
+        this.mostBytes = mostBytes;
         JsonNode root = JSON.readTree(spec);
         Map<String, Integer> places = new HashMap<>();
         List<Column> listed = new ArrayList<>();
@@ -131,11 +134,11 @@ public final class SmallTable {
         if (!others.isEmpty() && !canMark && hasRemovals) {
             return null;
         }
-        Base base = new Base(others, columns, keyPlaces, vectors, conf, MOST_BYTES);
+        Base base = new Base(others, columns, keyPlaces, vectors, conf, mostBytes);
         Rows rows;
         try {
             rows = hasKey ? new Rows.Keyed(found(base, changes)) : new Rows.Unkeyed();
-            long left = MOST_BYTES;
+            long left = mostBytes;
             for (StoredFile file : tail) {
                 RoaringBitmapArray gone = vectors.load(file.deleted());
                 left -= ParquetRows.read(conf, file.path(), columns, left, (at, row) -> {
