@@ -11,6 +11,9 @@ import polars
 import pytest
 
 from spark_consumer.apply.driver import writer as driver_writer
+from spark_consumer.formats.delta import merge
+from tests.support.spark.direct import Direct, let_mark
+from tests.support.spark.records import Col, StaticSchemas, TableTopic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,3 +92,28 @@ def test_days_in_files_of_other_engines_are_left_to_spark_whose_setting_says_wha
 
     assert applied(spark, file, {"id": "bigint", "at": "timestamp_ntz"}) == 1
     assert applied(spark, file, {"id": "bigint", "day": "date"}) is None
+
+
+def test_rows_that_are_small_in_their_file_and_large_in_memory_are_left_to_spark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver_writer, "TAIL_BYTES", 0)
+    monkeypatch.setattr(driver_writer, "LARGEST_BYTES", 1 << 18)
+    monkeypatch.setattr(merge, "VECTOR_BYTES", -1)
+    columns = [Col("id", "int", "integer"), Col("a", "int", "integer"), Col("b", "string", "text")]
+    topic = TableTopic(StaticSchemas(), "s.public.t", columns, ["id"])
+    table = Direct(spark, tmp_path, topic)
+    topic.truncate(0x90, 0, snapshot="first")
+    text = "x" * 10_000
+    for key in range(100):
+        topic.change("r", 0x90, 0, after={"id": key, "a": 0, "b": text})
+    table.apply()
+    let_mark(table)
+    for at, keys in ((0xA0, range(10)), (0xB0, range(100))):
+        for key in keys:
+            topic.change("u", at, key, after={"id": key, "a": at}, unchanged=["b"])
+        table.apply()
+
+    # The copy, and ten rows of it; not a hundred, which are 1 MB.
+    assert table.held == 2
+    assert table.rows() == sorted(((key, 0xB0, text) for key in range(100)), key=repr)

@@ -100,7 +100,7 @@ final class Base {
         return found;
     }
 
-    /** Returns how many bytes the values of whole rows have that were read. */
+    /** Returns how many bytes the values of whole rows have that are kept. */
     private long find(
             int number,
             Map<List<Object>, List<Object>> keys,
@@ -128,12 +128,19 @@ final class Base {
         if (wanted.isEmpty()) {
             return 0;
         }
-        return ParquetRows.read(conf, file.path(), columns, left, (at, values) -> {
+        // Equal values, which a dictionary has once, become as many.
+        long[] copied = {0};
+        ParquetRows.read(conf, file.path(), columns, left, (at, values) -> {
             Row row = wanted.get(at);
             if (row != null) {
+                copied[0] += ParquetRows.size(values);
+                if (copied[0] > left) {
+                    throw new ParquetRows.NotReadException();
+                }
                 row.values = ParquetRows.copied(values);
             }
         });
+        return copied[0];
     }
 
     /**

@@ -122,6 +122,17 @@ final class ParquetRows {
         return bytes;
     }
 
+    /** Returns the bytes of a row's values of variable length. */
+    static long size(Object[] row) {
+        long bytes = 0;
+        for (Object value : row) {
+            if (value instanceof Binary binary) {
+                bytes += binary.length();
+            }
+        }
+        return bytes;
+    }
+
     /** Returns a row that keeps nothing else of its pages in memory. */
     static Object[] copied(Object[] row) {
         Object[] made = row.clone();
