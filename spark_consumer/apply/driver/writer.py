@@ -125,7 +125,10 @@ class SmallWriter:
         if epoch.key is not None and epoch.key.in_row:
             raise NotSmallError  # the Java classes look for the key in the record's key
         fields = self._fields(columns, epoch) if recreate else None
-        files = table.data_files(found, LARGEST_BYTES, fields)
+        try:
+            files = table.data_files(found, LARGEST_BYTES, fields)
+        except (Py4JJavaError, PySparkException) as error:
+            raise NotSmallError from error
         if files is None:
             raise NotSmallError
         tail, base = ([], []) if empty else _divided(files, has_key=epoch.key is not None)

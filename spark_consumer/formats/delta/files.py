@@ -149,7 +149,7 @@ def known_files(
         actions = (json.dumps({"metaData": metadata}),)
     files = []
     java = log.log()
-    for action in snapshot.allFiles().collectAsList():
+    for action in snapshot.allFiles().limit(_MOST_FILES + 1).collectAsList():
         entry = json.loads(action.json())["add"]
         statistics = entry.get("stats") or "{}"
         rows = json.loads(statistics).get("numRecords")

@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql.types import StructType
 
+from spark_consumer.apply.driver.writer import SMALL_TABLE_BYTES
 from spark_consumer.errors import TableError, TransientConsumerError
 from spark_consumer.formats.changes import KeyedChanges
 from spark_consumer.formats.commit_metadata import Commit, Found
+from spark_consumer.formats.data_files import DataFile
+from spark_consumer.formats.delta import files as delta_files
 from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.formats.delta.table import DeltaTable
 from tests.support.spark.direct import Direct
@@ -54,6 +58,14 @@ class Overtaken(DeltaTable):
     def _insert(self) -> None:
         other = self.spark.newSession()
         other.sql(f"INSERT INTO delta.`{self.path}` VALUES (9, 9)")
+
+
+class Failing(DeltaTable):
+    """A table whose files cannot be listed, as while a storage does not answer."""
+
+    def data_files(self, *args: Any) -> None:
+        jvm: Any = self.spark._jvm
+        jvm.java.util.Objects.requireNonNull(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +114,39 @@ def test_columns_that_somebody_has_altered_are_seen_before_rows_are_written(
     topic.change("c", 0xA0, 0, after={"id": 3, "b": 30})
     table.apply(held=False, small=False)
     assert table.rows() == [(1, 1), (2, 2), (30, 3)]
+
+
+def test_no_more_files_are_listed_than_are_kept_in_mind(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, table = copied(spark, tmp_path)
+    for key in range(3, 8):
+        topic.change("c", 0xA0 + key, 0, after={"id": key, "b": key})
+        table.apply()
+    listed: list[str] = []
+
+    def file(path: str, *args: Any) -> DataFile:
+        listed.append(path)
+        return DataFile(path, *args)
+
+    monkeypatch.setattr(delta_files, "DataFile", file)
+    monkeypatch.setattr(delta_files, "_MOST_FILES", 3)
+    opened = DeltaFormat().table(spark.newSession(), table.path, "t")
+
+    assert opened.data_files(opened.find(), SMALL_TABLE_BYTES) is None
+    assert len(listed) == 4
+
+
+def test_a_table_whose_files_cannot_be_listed_is_left_to_spark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    topic, table = copied(spark, tmp_path)
+    table.tables = Opened(kind=Failing)
+    with pytest.raises(Py4JJavaError):
+        Failing.data_files(table.tables.table(spark, table.path, "t"))  # type: ignore[arg-type]
+    topic.change("u", 0xA0, 0, after={"id": 1, "b": 10})
+
+    table.apply()
+
+    assert table.held == 1
+    assert table.rows() == [(1, 10), (2, 2)]
