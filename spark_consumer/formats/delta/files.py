@@ -297,6 +297,9 @@ def replace_files(
         if is_instance_of(spark.sparkContext._gateway, error.java_exception, taken):
             raise outrun(label) from error
         raise
+    if files.entry is None:
+        # The state from which the files were listed, 2 MB a table, goes with its snapshot.
+        log.snapshot()
     gone = {file.name for file in removed}
     left = (*(file for file in files.files if file.name not in gone), *added)
     marking = () if _marks(added) else files.marking

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from spark_consumer.formats.commit_metadata import Commit, Found
 from spark_consumer.formats.data_files import DataFile
 from spark_consumer.formats.delta import files as delta_files
 from spark_consumer.formats.delta.format import DeltaFormat
+from spark_consumer.formats.delta.internals import PrivateLog
 from spark_consumer.formats.delta.table import DeltaTable
 from tests.support.spark.direct import Direct
 from tests.support.spark.records import Col, StaticSchemas, TableTopic
@@ -150,3 +151,23 @@ def test_a_table_whose_files_cannot_be_listed_is_left_to_spark(
 
     assert table.held == 1
     assert table.rows() == [(1, 10), (2, 2)]
+
+
+def test_the_state_from_which_files_are_listed_is_let_go(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    _, table = copied(spark, tmp_path)
+    opened = DeltaFormat().table(spark.newSession(), table.path, "t")
+    log = PrivateLog(spark, table.path, "t").log()
+    found = opened.find()
+    taken = []
+    for _ in range(3):
+        assert found is not None
+        known = opened.data_files(found, SMALL_TABLE_BYTES)
+        assert known is not None
+        taken.append(log.unsafeVolatileSnapshot().stateReconstructionTriggered())
+        commit = replace(found.commit, serial=found.commit.serial + 1)
+        found = Found(opened.replace_files(known, (), (), commit), commit)
+
+    assert taken == [True, False, False]
+    assert not log.unsafeVolatileSnapshot().stateReconstructionTriggered()
