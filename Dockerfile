@@ -50,7 +50,7 @@ RUN apt-get update \
 COPY --from=build /opt/consumer /opt/consumer
 ENV PATH=/opt/consumer/bin:$PATH PGSLUICE_CACHE=/opt/pgsluice-cache
 # The connectors are part of the image: a job that restarts needs no repository.
-RUN python -m gateway.jars.fetch spark \
+RUN python -m gateway.jars.fetch spark iceberg \
  && rm -rf /opt/pgsluice-cache/ivy /opt/pgsluice-cache/jars/java-compiler-* \
  && mkdir -p /var/lib/pgsluice/warehouse /var/lib/pgsluice/checkpoint \
  && chown -R 10001:10001 /opt/pgsluice-cache /var/lib/pgsluice

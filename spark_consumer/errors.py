@@ -5,7 +5,7 @@ ConsumerError
 └── FatalConsumerError       a person must act, and `hint` says how
     ├── SettingsError            the settings cannot work
     ├── ContractError            what a topic holds is not what the topic contract says
-    └── TableError               a Delta table cannot store what the topic has
+    └── TableError               a subscriber table cannot store what the topic has
 """
 
 from __future__ import annotations
@@ -62,4 +62,4 @@ class ContractError(FatalConsumerError):
 
 
 class TableError(FatalConsumerError):
-    """A Delta table cannot store what its topic has."""
+    """A subscriber table cannot store what its topic has."""

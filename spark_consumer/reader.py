@@ -7,7 +7,7 @@ from datetime import datetime
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_consumer.errors import TableError
-from spark_consumer.formats.choice import reading_format
+from spark_consumer.formats.choice import format_at
 from spark_consumer.names import table_folder
 from spark_consumer.states.manifests import Manifest, Manifests, find_state
 
@@ -30,7 +30,7 @@ def read(
         at: LSN (``16/B374D848``), or time, as text in ISO 8601 or as a value; a time without a
             zone is UTC. The newest state at or before it is read; None for the newest of all.
         warehouse: Folder of the tables.
-        spark: Session with Delta.
+        spark: Session with the jars of the tables' format.
 
     Raises:
         SettingsError: `at` is neither an LSN nor a time.
@@ -43,7 +43,10 @@ def read(
             hint=f"it has {', '.join(sorted(manifest.tables)) or 'none'}",
         )
     path = table_folder(warehouse, subscription, table)
-    return reading_format().rows_at(spark, path, manifest.tables[table].version)
+    table_format = format_at(spark, path)
+    if table_format is None:
+        raise TableError(f"subscription {subscription}: there is no table in the folder of {table}")
+    return table_format.rows_at(spark, path, manifest.tables[table].version)
 
 
 def state_at(

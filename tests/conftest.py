@@ -267,7 +267,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         **TUNED,
         **ALIVE,
         **LOCAL_FILES,
-        "spark.driver.extraClassPath": ":".join(str(jar) for jar in jars.jars("spark")),
+        "spark.driver.extraClassPath": ":".join(
+            str(jar) for name in ("spark", "iceberg") for jar in jars.jars(name)
+        ),
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.driver.bindAddress": "127.0.0.1",

@@ -1,8 +1,9 @@
-"""What a cluster needs for the Spark job, in one folder: ``python tools/dist.py [--s3] [FOLDER]``.
+"""What a cluster needs for the Spark job, in one folder.
 
+``python tools/dist.py [--iceberg] [--s3] [FOLDER]``
 The wheel, the connector jars for ``spark-submit --jars``, the options of the executors' JVMs, and
 the program that spark-submit starts;
-with ``--s3`` also the jars of Hadoop's ``s3a://``.
+with ``--iceberg`` also the jar of Iceberg, with ``--s3`` those of Hadoop's ``s3a://``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def main(arguments: list[str]) -> int:
     """Make the folder, by default ``dist``; the exit code."""
-    s3, folders = "--s3" in arguments, [name for name in arguments if name != "--s3"]
+    more = [name for name in ("iceberg", "s3") if f"--{name}" in arguments]
+    folders = [name for name in arguments if not name.startswith("--")]
     folder = Path(folders[0] if folders else "dist").resolve()
     (folder / "jars").mkdir(parents=True, exist_ok=True)
     build = ["-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
@@ -36,7 +38,7 @@ def main(arguments: list[str]) -> int:
     )
     if done.returncode != 0:
         return done.returncode
-    for jar in [*jars("spark"), *(jars("s3") if s3 else ())]:
+    for jar in [jar for name in ("spark", *more) for jar in jars(name)]:
         shutil.copy(jar, folder / "jars")
     # spark-submit takes a Python program by the end of its name.
     shutil.copy(ROOT / "spark_consumer" / "__main__.py", folder / "consume.py")

@@ -7,7 +7,7 @@ mode unless ``[consumer] spark`` says otherwise, with the jars that `gateway.jar
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -96,6 +96,7 @@ def consumer_settings(
 ) -> ConsumerSettings:
     """Return the part of the configuration that the Spark job needs, and the jars if wanted."""
     job = with_connections(settings.consumer, settings.kafka, settings.registry)
+    formats = {job.format_of(name) for name in subscriptions}
     return replace(
         job,
         subscriptions=tuple(subscriptions),
@@ -103,14 +104,15 @@ def consumer_settings(
         endpos=endpos,
         shutdown_timeout_s=settings.consumer.shutdown_timeout_s
         or settings.limits.shutdown_timeout_s,
-        jars=() if not jars or _SUBMITTED in os.environ else _jars(),
+        jars=() if not jars or _SUBMITTED in os.environ else _jars(formats),
     )
 
 
-def _jars() -> tuple[str, ...]:
+def _jars(formats: Collection[str]) -> tuple[str, ...]:
     from gateway.jars.ivy import jars
 
-    return tuple(str(path) for path in jars("spark"))
+    wanted = ["spark", *(["iceberg"] if "iceberg" in formats else [])]
+    return tuple(str(path) for name in wanted for path in jars(name))
 
 
 def translated(error: ConsumerError) -> GatewayError:

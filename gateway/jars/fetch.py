@@ -1,7 +1,7 @@
 """Fetch jars into the cache: ``python -m gateway.jars.fetch [CONFIGURATION]...``.
 
-Without arguments it fetches what the demo and most tests need: Spark's connectors, the broker, the
-registry. Done at once when they are there.
+Without arguments it fetches what the demo and most tests need: Spark's connectors and table
+formats, the broker, the registry. Done at once when they are there.
 """
 
 import sys
@@ -9,7 +9,7 @@ import sys
 from gateway.core.errors import ConfigError, GatewayError
 from gateway.jars import ivy as jars
 
-USUAL = ("spark", "kafka", "registry")
+USUAL = ("spark", "iceberg", "kafka", "registry")
 
 
 def main(arguments: list[str]) -> int:

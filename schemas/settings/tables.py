@@ -33,6 +33,7 @@ __all__ = [
     "OnErrorTable",
     "Settings",
     "SourceTable",
+    "TableFormatName",
     "TopicsTable",
     "TypeMode",
     "TypesTable",
@@ -465,6 +466,10 @@ class LogTable:
     """Log lines as `text`, or as `json`, one object each."""
 
 
+TableFormatName: TypeAlias = Literal["delta", "iceberg"]
+"""Format of the tables that the Spark job rebuilds."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerTable:
     """``[consumer]``: the Spark job."""
@@ -474,7 +479,15 @@ class ConsumerTable:
     consume` takes all that are defined when not set."""
 
     warehouse: Annotated[str, Rule(path=True)] = "warehouse"
-    """Delta tables are at `<warehouse>/<subscription>/<schema>/<table>`; any Hadoop file system."""
+    """Tables are at `<warehouse>/<subscription>/<schema>/<table>`; any Hadoop file system for
+    Delta, a local disk or HDFS for Iceberg."""
+
+    format: TableFormatName = "delta"
+    """Format of the rebuilt tables: `delta` or `iceberg`; see [spark.md](spark.md#iceberg). Tables
+    are not converted: another format needs another warehouse, and a copy."""
+
+    formats: Mapping[str, TableFormatName] = field(default_factory=dict)
+    """Subscriptions with another format: from the name to the format."""
 
     checkpoint: Annotated[str, Rule(path=True)] = "checkpoint"
     """Spark's checkpoints, one folder below it per subscription."""
@@ -526,6 +539,10 @@ class ConsumerTable:
 
     spark: Mapping[str, str] = field(default_factory=dict)
     """Spark properties of a session that the job makes itself."""
+
+    def format_of(self, subscription: str) -> TableFormatName:
+        """Return the format of a subscription's tables."""
+        return self.formats.get(subscription, self.format)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NewType
 
+from spark_consumer.errors import TransientConsumerError
 from spark_consumer.formats.schema_evolution import Known
 from spark_consumer.kafka.position import Position
 
-__all__ = ["NO_VERSION", "Commit", "Found", "Version", "Written"]
+__all__ = ["NO_VERSION", "Commit", "Found", "Version", "Written", "outrun"]
 
 Version = NewType("Version", int)
 """Identifies a state of one table: a number that grows with each commit.
@@ -87,3 +88,11 @@ class Written:
 
     version: Version
     skipped: int
+
+
+def outrun(label: str) -> TransientConsumerError:
+    """Return the error for a table that has changed since it was found."""
+    return TransientConsumerError(
+        f"{label}: a commit was made by another writer meanwhile",
+        hint="one job writes to a warehouse at a time",
+    )

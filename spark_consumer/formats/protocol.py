@@ -53,6 +53,9 @@ class TableFormat(Protocol):
     def prepare(self, spark: SparkSession) -> None:
         """Give a session the settings that exact reads and writes of tables need."""
 
+    def has_table(self, spark: SparkSession, path: str) -> bool:
+        """Whether a folder has a table of this format."""
+
     def table(self, spark: SparkSession, path: str, label: str) -> Table:
         """Open a table, whether it exists or not.
 

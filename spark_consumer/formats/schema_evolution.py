@@ -113,7 +113,7 @@ def follow(
         label: Name of the table in messages.
 
     Raises:
-        TableError: the values that rows should have are ambiguous, or Delta cannot do it.
+        TableError: the values that rows should have are ambiguous, or no format can do it.
     """
     there = {field.name: field for field in fields}
     wanted = {column.name: column for column in layout.columns}
@@ -229,14 +229,14 @@ def _retyped(
 
 
 def _is_same(one: DataType, other: DataType) -> bool:
-    # Delta's mapping of columns leaves metadata in the fields of a struct.
+    # A format's mapping of columns may leave metadata in the fields of a struct.
     return one.simpleString() == other.simpleString()
 
 
 def _refusal(label: str, name: str, there: DataType, comes: DataType) -> TableError:
     return TableError(
-        f"{label}: column {name!r} is {there.simpleString()} in the Delta table and"
-        f" {comes.simpleString()} in the topic, which Delta cannot turn into one another",
+        f"{label}: column {name!r} is {there.simpleString()} in the table and"
+        f" {comes.simpleString()} in the topic, which cannot be turned into one another",
         hint=_COPY_AGAIN,
     )
 
@@ -263,9 +263,9 @@ def _fits(narrow: DataType, wide: DataType) -> bool:
 
 
 def widens(narrow: DataType, wide: DataType) -> bool:
-    """Whether Delta can widen a column of type `narrow` to `wide`, another type, without loss.
+    """Whether a column of type `narrow` can become `wide`, another type, without loss.
 
-    Source: Delta Lake's type widening.
+    Source: Delta Lake's type widening, the widest of the formats; others write the rows again.
     """
     match narrow, wide:
         case (IntegerType(), LongType()) | (FloatType(), DoubleType()):

@@ -30,7 +30,7 @@ from spark_consumer.errors import (
     SettingsError,
     TransientConsumerError,
 )
-from spark_consumer.formats.choice import open_format
+from spark_consumer.formats.choice import open_formats
 from spark_consumer.job.subscription_query import Subscription
 from spark_consumer.kafka.registry import Registry, Schemas
 from spark_consumer.kafka.topics import Topics
@@ -105,9 +105,9 @@ def _with_registry(
     settings: ConsumerSettings, spark: SparkSession, schemas: Schemas, stopping: threading.Event
 ) -> int:
     topics = Topics(settings)
-    table_format = open_format(spark, settings)
+    formats = open_formats(spark, settings, settings.subscriptions)
     waiting = [
-        Subscription(settings, spark, table_format, name, schemas, topics)
+        Subscription(settings, spark, formats[name], name, schemas, topics)
         for name in settings.subscriptions
     ]
     figures = {subscription.name: subscription.rebuild.figures for subscription in waiting}

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from spark_consumer.display import as_word, logger
 from spark_consumer.errors import COPY_AGAIN, ConsumerError, TableError
+from spark_consumer.formats.choice import format_at
 from spark_consumer.formats.commit_metadata import NO_VERSION, Found, Version
 from spark_consumer.formats.protocol import Table, TableFormat
 from spark_consumer.names import source_name, table_folder
@@ -73,10 +74,19 @@ class SubscriberTables:
         Raises:
             TableError: its position cannot be trusted.
         """
-        found = self.table(self._spark, name).find(trusted)
+        table = self.table(self._spark, name)
+        found = table.find(trusted)
         if found is not None:
             self.found[name] = found
-        return found
+            return found
+        other = format_at(self._spark, table.path)
+        if other is not None and other.name != self._format.name:
+            raise TableError(
+                f"{self.label(name)}: its folder has a table of the format {other.name}, not"
+                f" {self._format.name}",
+                hint="see consumer.format: another format needs another warehouse",
+            )
+        return None
 
     def table(self, spark: SparkSession, name: str) -> Table:
         """Open a table in a session."""

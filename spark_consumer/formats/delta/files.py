@@ -22,11 +22,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from spark_consumer.formats.commit_metadata import NO_VERSION, Commit, Version
+from spark_consumer.formats.commit_metadata import NO_VERSION, Commit, Version, outrun
 from spark_consumer.formats.data_files import DataFile, DataFiles, StoredColumn
 from spark_consumer.formats.delta.columns import has_times, needs_mapping
 from spark_consumer.formats.delta.internals import PrivateLog
-from spark_consumer.formats.delta.session import APPLICATION, outrun
+from spark_consumer.formats.delta.session import APPLICATION
 
 __all__ = ["FileCache", "known_files", "replace_files"]
 

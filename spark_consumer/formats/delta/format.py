@@ -14,6 +14,7 @@ from spark_consumer.formats.delta.checkpoints import Checkpoints
 from spark_consumer.formats.delta.files import FileCache
 from spark_consumer.formats.delta.session import SESSION_SETTINGS
 from spark_consumer.formats.delta.table import DeltaTable
+from spark_consumer.spark.files import Folder
 from spark_consumer.spark.tuning import tuned
 
 __all__ = ["DeltaFormat"]
@@ -71,6 +72,10 @@ class DeltaFormat:
         """See `TableFormat`."""
         for key, value in SESSION_SETTINGS.items():
             spark.conf.set(key, value)
+
+    def has_table(self, spark: SparkSession, path: str) -> bool:
+        """See `TableFormat`."""
+        return Folder(spark, path).time("_delta_log") is not None
 
     def table(self, spark: SparkSession, path: str, label: str) -> DeltaTable:
         """See `TableFormat`."""

@@ -20,8 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from spark_consumer.formats.commit_metadata import Commit, Version
-from spark_consumer.formats.delta.session import APPLICATION, ATTEMPTS, outrun
+from spark_consumer.formats.commit_metadata import Commit, Version, outrun
+from spark_consumer.formats.delta.session import APPLICATION, ATTEMPTS
 from spark_consumer.names import quoted
 from spark_consumer.spark.failures import TableTransientError
 from spark_consumer.spark.tuning import INTERPRETED, SMALL_QUERIES, tuned

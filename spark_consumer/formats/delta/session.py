@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from spark_consumer.errors import TransientConsumerError
-
-__all__ = ["APPLICATION", "ATTEMPTS", "METADATA", "SESSION_SETTINGS", "outrun"]
+__all__ = ["APPLICATION", "ATTEMPTS", "METADATA", "SESSION_SETTINGS"]
 
 SESSION_SETTINGS: Final = {
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
@@ -31,11 +29,3 @@ ATTEMPTS: Final = "spark.databricks.delta.maxCommitAttempts"
 APPLICATION: Final = "pgsluice"
 """The application in the transaction identifiers of the job's commits; their version is the serial
 of the commit, so Delta skips a second one on top of the same."""
-
-
-def outrun(label: str) -> TransientConsumerError:
-    """Return the error for a table that has changed since it was found."""
-    return TransientConsumerError(
-        f"{label}: a commit was made by another writer meanwhile",
-        hint="one job writes to a warehouse at a time",
-    )

@@ -23,7 +23,7 @@ from pyspark.sql.types import StructField
 
 from spark_consumer.errors import COPY_AGAIN, TableError
 from spark_consumer.formats.changes import KeyedChanges, ValueChanges
-from spark_consumer.formats.commit_metadata import NO_VERSION, Commit, Found, Version
+from spark_consumer.formats.commit_metadata import NO_VERSION, Commit, Found, Version, outrun
 from spark_consumer.formats.data_files import DataFile, DataFiles
 from spark_consumer.formats.delta.checkpoints import Checkpoints
 from spark_consumer.formats.delta.columns import Columns
@@ -33,7 +33,7 @@ from spark_consumer.formats.delta.log import HARMLESS, Log
 from spark_consumer.formats.delta.maintenance import compact_files, remove_files, set_retention
 from spark_consumer.formats.delta.merge import exchange_rows, upsert_rows
 from spark_consumer.formats.delta.public import PublicLog
-from spark_consumer.formats.delta.session import APPLICATION, METADATA, outrun
+from spark_consumer.formats.delta.session import APPLICATION, METADATA
 from spark_consumer.formats.schema_evolution import Step
 from spark_consumer.kafka.position import Position
 from spark_consumer.spark.tuning import INTERPRETED, tuned

@@ -12,6 +12,8 @@ import pytest
 from spark_consumer.apply.driver import writer as small_writer
 from spark_consumer.formats.delta import merge
 from spark_consumer.formats.delta.format import DeltaFormat
+from spark_consumer.formats.iceberg import merge as iceberg_merge
+from spark_consumer.formats.iceberg.format import IcebergFormat
 from spark_consumer.formats.protocol import TableFormat
 from tests.support.spark.apply_worker import KeyedTable, Multiset
 from tests.support.spark.direct import Direct, let_mark
@@ -31,6 +33,8 @@ FORMATS: dict[str, Callable[[], TableFormat]] = {
     "in frames": DeltaFormat,
     "marked": DeltaFormat,
     "merged": lambda: DeltaFormat(private=False),
+    "Iceberg, rewritten": IcebergFormat,
+    "Iceberg, marked": IcebergFormat,
     "in memory": MemoryFormat,
 }
 """By way in which rows change; ``merged`` is Delta by its public interface."""
@@ -65,6 +69,8 @@ def test_a_keyed_table_ends_as_the_apply_worker_leaves_it(
     if way == "marked":
         monkeypatch.setattr(small_writer, "LARGEST_BYTES", -1)
         monkeypatch.setattr(merge, "VECTOR_BYTES", -1)
+    if way == "Iceberg, marked":
+        monkeypatch.setattr(iceberg_merge, "VECTOR_BYTES", -1)
     if way in TAILS:
         monkeypatch.setattr(small_writer, "TAIL_BYTES", TAILS[way])
     chance = random.Random(seed)
@@ -79,10 +85,15 @@ def test_a_keyed_table_ends_as_the_apply_worker_leaves_it(
     assert table.rows() == model.contents()
 
 
-@pytest.mark.parametrize("way", ["by the driver", "in frames", "merged", "in memory"])
+@pytest.mark.parametrize(
+    "way",
+    ["by the driver", "in frames", "merged", "Iceberg, marked", "in memory"],
+)
 def test_a_multiset_ends_as_the_apply_worker_leaves_it(
-    spark: SparkSession, tmp_path: Path, seed: int, way: str
+    spark: SparkSession, tmp_path: Path, seed: int, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if way == "Iceberg, marked":
+        monkeypatch.setattr(iceberg_merge, "VECTOR_BYTES", -1)
     chance = random.Random(seed)
     topic = TableTopic(StaticSchemas(), "s.public.t", BAG_COLUMNS, [])
     model = Multiset()

@@ -15,6 +15,8 @@ from spark_consumer.formats.delta import merge
 from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.formats.delta.internals import Candidates, DeletedRows
 from spark_consumer.formats.delta.log_files import LOG, rows_at
+from spark_consumer.formats.iceberg import merge as iceberg_merge
+from spark_consumer.formats.iceberg.format import IcebergFormat
 from spark_consumer.formats.protocol import TableFormat
 from spark_consumer.kafka.position import Position
 from spark_consumer.spark.local_folder import LocalFolder
@@ -55,13 +57,16 @@ def written(spark: SparkSession, path: str) -> set[str]:
     return {row[0] for row in rows.select("_metadata.file_name").distinct().collect()}
 
 
-@pytest.fixture(params=["rewritten", "marked", "merged", "in memory"])
+@pytest.fixture(params=["rewritten", "marked", "merged", "Iceberg", "in memory"])
 def tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> TableFormat:
     """Tables whose rows change by every way there is, however small they are."""
     if request.param != "rewritten":
         monkeypatch.setattr(small_writer, "LARGEST_BYTES", -1)
     if request.param == "marked":
         monkeypatch.setattr(merge, "VECTOR_BYTES", -1)
+    if request.param == "Iceberg":
+        monkeypatch.setattr(iceberg_merge, "VECTOR_BYTES", -1)
+        return IcebergFormat()
     if request.param == "in memory":
         return MemoryFormat()
     return DeltaFormat(private=request.param != "merged")

@@ -14,6 +14,7 @@ from spark_consumer.formats.commit_metadata import NO_VERSION, Commit, Found
 from spark_consumer.formats.delta import check
 from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.formats.delta.table import DeltaTable
+from spark_consumer.formats.iceberg.format import IcebergFormat
 from spark_consumer.formats.protocol import Table, TableFormat
 from spark_consumer.kafka.layout import ColumnPlan
 from spark_consumer.kafka.position import Position
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.spark
 FORMATS: dict[str, Callable[[], TableFormat]] = {
     "Delta": DeltaFormat,
     "public Delta": lambda: DeltaFormat(private=False),
+    "Iceberg": IcebergFormat,
     "in memory": MemoryFormat,
 }
 ID = ColumnPlan("id", "id", "bigint", "bigint")

@@ -10,6 +10,7 @@ import pytest
 
 from spark_consumer.errors import ContractError, TableError
 from spark_consumer.formats.delta.format import DeltaFormat
+from spark_consumer.formats.iceberg.format import IcebergFormat
 from spark_consumer.formats.protocol import TableFormat
 from spark_consumer.kafka.batch_profile import survey
 from spark_consumer.kafka.decode import wire
@@ -32,11 +33,13 @@ LOCAL_TIMES = {
 TIMES = "timestamp without time zone[]"
 
 
-@pytest.fixture(params=["Delta", "public Delta", "in memory"])
+@pytest.fixture(params=["Delta", "public Delta", "Iceberg", "in memory"])
 def tables(request: pytest.FixtureRequest) -> TableFormat:
     """What keeps the contract of a table format."""
     if request.param == "in memory":
         return MemoryFormat()
+    if request.param == "Iceberg":
+        return IcebergFormat()
     return DeltaFormat(private=request.param == "Delta")
 
 

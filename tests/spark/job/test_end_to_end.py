@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from schemas.settings.tables import TableFormatName
 from spark_consumer.errors import TableError
 from spark_consumer.job.job import run
 from spark_consumer.reader import read, state_at
@@ -25,12 +26,17 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 COLUMNS = [Col("a", "int", "integer"), Col("b", "string", "text")]
 
 
-def rows(spark: SparkSession, path: Path) -> list[tuple[Any, ...]]:
-    return sorted(tuple(row) for row in spark.read.format("delta").load(str(path)).collect())
+def rows(spark: SparkSession, path: Path, kind: str = "delta") -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in spark.read.format(kind).load(str(path)).collect())
 
 
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_tables_are_complete_at_each_endpos_and_stay_so_under_a_new_checkpoint(
-    spark: SparkSession, kafka: str, registry: str, tmp_path: Path
+    spark: SparkSession,
+    kafka: str,
+    registry: str,
+    tmp_path: Path,
+    kind: TableFormatName,
 ) -> None:
     ids = RegisteredSchemas(registry)
     name = f"s{uuid.uuid4().hex[:8]}"
@@ -45,6 +51,7 @@ def test_tables_are_complete_at_each_endpos_and_stay_so_under_a_new_checkpoint(
         warehouse=str(tmp_path / "warehouse"),
         checkpoint=str(tmp_path / "checkpoint"),
         subscriptions=(name,),
+        formats={name: kind},
         endpos=0x100,
     )
     tables = tmp_path / "warehouse" / name / "public"
@@ -67,8 +74,8 @@ def test_tables_are_complete_at_each_endpos_and_stay_so_under_a_new_checkpoint(
     topics.commit([], [{"kind": "PROGRESS", "end_lsn": 0x100}])
 
     assert run(settings, spark, stopping=threading.Event()) == 0
-    assert rows(spark, tables / "t1") == [(2, "copied")]
-    assert rows(spark, tables / "t2") == []
+    assert rows(spark, tables / "t1", kind) == [(2, "copied")]
+    assert rows(spark, tables / "t2", kind) == []
     assert state_at(name, at=None, warehouse=settings.warehouse, spark=spark).complete_lsn == 0x100
 
     # Nothing is left to do: it ends at once, without reading.
@@ -80,14 +87,14 @@ def test_tables_are_complete_at_each_endpos_and_stay_so_under_a_new_checkpoint(
     topics.commit([], [{"kind": "PROGRESS", "end_lsn": 0x200}])
 
     assert run(replace(settings, endpos=0x200), spark, stopping=threading.Event()) == 0
-    assert rows(spark, tables / "t1") == [(3, "copied")]
+    assert rows(spark, tables / "t1", kind) == [(3, "copied")]
 
     topics.commit([], [{"kind": "PROGRESS", "end_lsn": 0x300}])
     versions = state_at(name, at=None, warehouse=settings.warehouse, spark=spark).tables
     again = replace(settings, checkpoint=str(tmp_path / "another"), endpos=0x300)
 
     assert run(again, spark, stopping=threading.Event()) == 0
-    assert rows(spark, tables / "t1") == [(3, "copied")]
+    assert rows(spark, tables / "t1", kind) == [(3, "copied")]
     assert state_at(name, at=None, warehouse=settings.warehouse, spark=spark).tables == versions
 
     def then(at: str) -> list[tuple[Any, ...]]:

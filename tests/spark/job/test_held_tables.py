@@ -137,7 +137,7 @@ def test_tables_that_fail_are_repaired_or_held_and_the_others_go_on(
     for name, reason in [
         (TRIMMED, r"records from offset \d+ on are gone"),
         (REMADE, r"topic \S+ was recreated"),
-        (RETYPED, r"column 'b' is string in the Delta table and int in the topic"),
+        (RETYPED, r"column 'b' is string in the table and int in the topic"),
     ]:
         assert stopped.match(rf"table public\.{name} is held by the job: [^;]*{reason}")
         assert scene.keys(spark, name) == [1, 2, 3]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gateway.jars import ivy as jars
+from schemas.settings.tables import TableFormatName
 from spark_consumer.job.job import run
 from spark_consumer.reader import state_at
 from spark_consumer.settings import ConsumerSettings
@@ -38,7 +39,7 @@ from spark_consumer.settings import ConsumerSettings
 from spark_consumer.job.job import run
 from spark_consumer.spark.session import build_session
 
-broker, registry, folder, name, topic, jars = sys.argv[1:]
+broker, registry, folder, name, topic, kind, jars = sys.argv[1:]
 settings = ConsumerSettings(
     kafka={"bootstrap.servers": broker},
     registry_url=registry,
@@ -46,6 +47,7 @@ settings = ConsumerSettings(
     checkpoint=folder + "/checkpoint",
     subscriptions=(name,),
     topics=(topic,),
+    format=kind,
     trigger_interval_s=0.5,
     parallel_tables=1,
 )
@@ -56,10 +58,13 @@ sys.exit(run(settings, build_session(settings, jars.split(","))))
 class Scene:
     """Three tables, the first of them in a topic that is named by hand."""
 
-    def __init__(self, broker: str, registry: str, folder: Path) -> None:
+    def __init__(
+        self, broker: str, registry: str, folder: Path, kind: TableFormatName = "delta"
+    ) -> None:
         ids = RegisteredSchemas(registry)
         self.name = f"s{uuid.uuid4().hex[:8]}"
         self.folder = folder
+        self.kind = kind
         self.topics = Topics(broker, ids, self.name)
         self.named = f"{uuid.uuid4().hex[:8]}-named"
         places = [self.named, f"{self.name}.public.t2", f"{self.name}.public.t3"]
@@ -76,6 +81,7 @@ class Scene:
             checkpoint=str(folder / "checkpoint"),
             subscriptions=(self.name,),
             topics=(self.named,),
+            format=kind,
             trigger_interval_s=0.5,
         )
 
@@ -93,8 +99,8 @@ class Scene:
 
     def is_written(self, table: int) -> bool:
         """The table has a commit."""
-        log = self.folder / "warehouse" / self.name / "public" / f"t{table}" / "_delta_log"
-        return (log / f"{0:020}.json").exists()
+        folder = self.folder / "warehouse" / self.name / "public" / f"t{table}"
+        return (folder / FIRST[self.kind]).exists()
 
     def finish(self, spark: SparkSession) -> list[list[tuple[Any, ...]]]:
         """Run to the end in this process; the tables' rows."""
@@ -106,17 +112,19 @@ class Scene:
         public = self.folder / "warehouse" / self.name / "public"
         found = []
         for number in (1, 2, 3):
-            rows = spark.read.format("delta").load(str(public / f"t{number}")).collect()
+            rows = spark.read.format(self.kind).load(str(public / f"t{number}")).collect()
             found.append(sorted(tuple(row) for row in rows))
         return found
 
 
+FIRST = {"delta": f"_delta_log/{0:020}.json", "iceberg": "metadata/v1.metadata.json"}
+"""The file of a table's first commit, by format."""
 EXPECTED = [[(3, "copied"), (4, "new")]] * 3
 
 
-@pytest.fixture
-def scene(kafka: str, registry: str, tmp_path: Path) -> Scene:
-    made = Scene(kafka, registry, tmp_path)
+@pytest.fixture(params=["delta", "iceberg"])
+def scene(kafka: str, registry: str, tmp_path: Path, request: pytest.FixtureRequest) -> Scene:
+    made = Scene(kafka, registry, tmp_path, request.param)
     made.produce()
     return made
 
@@ -129,7 +137,8 @@ def process(scene: Scene) -> Iterator[subprocess.Popen[bytes]]:
         str(scene.folder),
         scene.name,
         scene.named,
-        ",".join(str(jar) for jar in jars.jars("spark")),
+        scene.kind,
+        ",".join(str(jar) for name in ("spark", "iceberg") for jar in jars.jars(name)),
     ]
     with (scene.folder / "log").open("wb") as log:
         running = subprocess.Popen(

@@ -121,9 +121,12 @@ def created() -> str:
     )
 
 
-@pytest.mark.parametrize("kind", ["pgsluice", "debezium"])
+@pytest.mark.parametrize(
+    ("kind", "table_format"),
+    [("pgsluice", "delta"), ("debezium", "delta"), ("pgsluice", "iceberg")],
+)
 def test_random_values_come_back_as_the_server_has_them(
-    kind: str, spark: SparkSession, scene: Callable[..., Scene], tmp_path: Path
+    kind: str, table_format: str, spark: SparkSession, scene: Callable[..., Scene], tmp_path: Path
 ) -> None:
     s = scene(
         DEFINITIONS,
@@ -134,6 +137,7 @@ def test_random_values_come_back_as_the_server_has_them(
             "warehouse": str(tmp_path / "warehouse"),
             "checkpoint": str(tmp_path / "checkpoint"),
             "trigger_interval_s": 0.5,
+            "format": table_format,
         },
         **{"types.columns": {"public.keyed.day": "text"}},
     )
@@ -177,7 +181,7 @@ def test_random_values_come_back_as_the_server_has_them(
         assert " missing:\n" in differs.out and "5000" in differs.out
         assert again.code == 0, again.out + again.err
         for table in ("bag", "keyed", "scalars", "arrays"):
-            frame = spark.read.format("delta").load(
+            frame = spark.read.format(table_format).load(
                 str(tmp_path / "warehouse" / s.slot / "public" / table)
             )
             assert_same(connection, table, frame)

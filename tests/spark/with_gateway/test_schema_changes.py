@@ -17,6 +17,7 @@ import pytest
 
 from gateway.core.lsn import parse_lsn
 from gateway.source.provisioning.event_trigger import INSTALL
+from schemas.settings.tables import TableFormatName
 from spark_consumer.errors import FatalConsumerError
 from spark_consumer.job.job import run
 from spark_consumer.settings import ConsumerSettings
@@ -27,7 +28,7 @@ from tests.support.gateway.scene import Connection, Scene, current_lsn, scene
 from tests.support.run.waiting import wait_until
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["scene"]
 
@@ -126,7 +127,11 @@ def write(connection: Connection, tables: list[str], first: int) -> None:
         connection.execute(f"DELETE FROM {name} WHERE a IN ({first + 2}, {first - 8})".encode())
 
 
-@pytest.mark.parametrize("told", [True, False], ids=["with the event trigger", "without it"])
+@pytest.mark.parametrize(
+    ("told", "table_format"),
+    [(True, "delta"), (False, "delta"), (True, "iceberg")],
+    ids=["with the event trigger", "without it", "in Iceberg"],
+)
 def test_each_kind_of_change_ends_in_the_native_table_or_holds_the_table(
     spark: SparkSession,
     scene: Callable[..., Scene],
@@ -136,6 +141,7 @@ def test_each_kind_of_change_ends_in_the_native_table_or_holds_the_table(
     registry: str,
     tmp_path: Path,
     told: bool,
+    table_format: TableFormatName,
 ) -> None:
     tables = list(TOLD if told else UNTOLD)
     warehouse = tmp_path / "warehouse"
@@ -147,6 +153,7 @@ def test_each_kind_of_change_ends_in_the_native_table_or_holds_the_table(
             warehouse=str(warehouse),
             checkpoint=str(tmp_path / "checkpoint"),
             subscriptions=(s.slot,),
+            format=table_format,
             endpos=parse_lsn(endpos),
         )
         assert run(settings, spark, stopping=threading.Event()) == 0
@@ -200,9 +207,9 @@ def test_each_kind_of_change_ends_in_the_native_table_or_holds_the_table(
         assert process.terminate() == 0, process.log()
 
     for table in tables:
-        assert rebuilt(spark, warehouse / s.slot / "public" / table, native, table) == native.rows(
-            table
-        ), table
+        path = warehouse / s.slot / "public" / table
+        frame = spark.read.format(table_format).load(str(path))
+        assert rebuilt(frame, native, table) == native.rows(table), table
 
 
 def copies(s: Scene) -> dict[str, int]:
@@ -224,14 +231,12 @@ def held(error: FatalConsumerError) -> dict[str, str]:
     return found
 
 
-def rebuilt(
-    spark: SparkSession, path: Path, native: NativeSubscription, table: str
-) -> list[tuple[Any, ...]]:
+def rebuilt(frame: DataFrame, native: NativeSubscription, table: str) -> list[tuple[Any, ...]]:
     with native.database.connect() as subscriber:
         cursor = subscriber.execute(f"SELECT * FROM {table} LIMIT 0".encode())
         columns = [column.name for column in cursor.description or ()]
-    frame = spark.read.format("delta").load(str(path)).select(*columns)
-    return sorted((tuple(map(_plain, row)) for row in frame.collect()), key=repr)
+    rows = frame.select(*columns).collect()
+    return sorted((tuple(map(_plain, row)) for row in rows), key=repr)
 
 
 def _plain(value: Any) -> Any:

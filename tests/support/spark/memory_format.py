@@ -62,6 +62,9 @@ class MemoryFormat:
         for key, value in SETTINGS.items():
             spark.conf.set(key, value)
 
+    def has_table(self, spark: SparkSession, path: str) -> bool:
+        return bool(self.states.get(path))
+
     def table(self, spark: SparkSession, path: str, label: str) -> MemoryTable:
         self.prepare(spark)
         return MemoryTable(spark, path, label, self.states.setdefault(path, []), self.lock)

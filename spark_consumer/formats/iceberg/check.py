@@ -1,0 +1,50 @@
+"""Check of the Iceberg that a session has, and of the file system that its tables are on."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.sql import SparkSession
+
+from spark_consumer.errors import SettingsError
+
+__all__ = ["check_iceberg"]
+
+_CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
+_LEAST: Final = (1, 12)
+_HINT: Final = "see docs/spark.md, Iceberg"
+_RENAMING: Final = frozenset({"file", "hdfs", "viewfs"})
+"""Schemes of file systems on which a rename is one step, and fails if the file exists."""
+
+
+def check_iceberg(spark: SparkSession, warehouse: str) -> None:
+    """Check that a session can have Iceberg tables in a warehouse.
+
+    Raises:
+        SettingsError: the jar is missing or too old, or the file system has no atomic rename.
+    """
+    jvm: Any = spark._jvm
+    try:
+        jvm.org.apache.spark.util.Utils.classForName(_CATALOG, False, False)
+    except Py4JError:
+        raise SettingsError(
+            f"Spark has no class {_CATALOG}: Iceberg's jar is missing", hint=_HINT
+        ) from None
+    version = str(jvm.org.apache.iceberg.IcebergBuild.version())
+    if _numbers(version) < _LEAST:
+        least = ".".join(map(str, _LEAST))
+        raise SettingsError(f"this is Iceberg {version}, not {least} or later", hint=_HINT)
+    path = jvm.org.apache.hadoop.fs.Path(warehouse)
+    scheme = str(path.getFileSystem(spark._jsc.hadoopConfiguration()).getUri().getScheme())
+    if scheme not in _RENAMING:
+        raise SettingsError(
+            f"Iceberg tables cannot be in a warehouse at {scheme}: a commit is a rename of a file,"
+            " which is not one step there",
+            hint='use a local disk or HDFS, or format = "delta"',
+        )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    parts = version.split("-")[0].split(".")
+    return tuple(int(part) if part.isdigit() else 0 for part in parts)

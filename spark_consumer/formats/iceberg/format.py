@@ -1,0 +1,65 @@
+"""Iceberg as a table format: `spark_consumer.formats.protocol.TableFormat`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_consumer.errors import TableError
+from spark_consumer.formats.commit_metadata import Version
+from spark_consumer.formats.iceberg.check import check_iceberg
+from spark_consumer.formats.iceberg.metadata import Metadata
+from spark_consumer.formats.iceberg.session import SESSION_SETTINGS, use_paths
+from spark_consumer.formats.iceberg.table import IcebergTable, rows_of
+from spark_consumer.spark.files import Folder
+
+__all__ = ["IcebergFormat"]
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergFormat:
+    """Iceberg; see `TableFormat`."""
+
+    @classmethod
+    def checked(cls, spark: SparkSession, warehouse: str) -> IcebergFormat:
+        """Return the format, if the session can have such tables in a warehouse.
+
+        Raises:
+            SettingsError: it cannot; says why.
+        """
+        check_iceberg(spark, warehouse)
+        return cls()
+
+    @property
+    def name(self) -> str:
+        """See `TableFormat`."""
+        return "Iceberg"
+
+    @property
+    def reserved(self) -> frozenset[str]:
+        """See `TableFormat`."""
+        return frozenset()
+
+    def prepare(self, spark: SparkSession) -> None:
+        """See `TableFormat`."""
+        for key, value in SESSION_SETTINGS.items():
+            spark.conf.set(key, value)
+        use_paths(spark)
+
+    def has_table(self, spark: SparkSession, path: str) -> bool:
+        """See `TableFormat`."""
+        return Folder(spark, f"{path}/metadata").time("version-hint.text") is not None
+
+    def table(self, spark: SparkSession, path: str, label: str) -> IcebergTable:
+        """See `TableFormat`."""
+        self.prepare(spark)
+        return IcebergTable(spark, path, label)
+
+    def rows_at(self, spark: SparkSession, path: str, version: Version) -> DataFrame:
+        """See `TableFormat`."""
+        use_paths(spark)
+        state = Metadata(spark, path, path).state()
+        if state is None:
+            raise TableError(f"the folder {path} holds no Iceberg table")
+        return rows_of(spark, state, version)

@@ -1,0 +1,260 @@
+"""Iceberg's own ways: what a commit is bound to, how columns change, what maintenance leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gateway.commands.consume import consumer_settings
+from gateway.config import load_settings
+from spark_consumer.errors import SettingsError, TableError, TransientConsumerError
+from spark_consumer.formats.changes import KeyedChanges
+from spark_consumer.formats.commit_metadata import Commit, Found
+from spark_consumer.formats.delta.format import DeltaFormat
+from spark_consumer.formats.iceberg import check, merge
+from spark_consumer.formats.iceberg.format import IcebergFormat
+from spark_consumer.formats.iceberg.table import IcebergTable
+from spark_consumer.formats.protocol import TableFormat
+from spark_consumer.job.subscriber_tables import SubscriberTables
+from spark_consumer.kafka.layout import ColumnPlan
+from spark_consumer.kafka.position import Position
+from tests.support.spark.direct import Direct
+from tests.support.spark.records import Col, StaticSchemas, TableTopic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+ID = ColumnPlan("id", "id", "bigint", "bigint")
+ODD = "wäre haus/100%20 +2&3=?{a,b}[c]*~`d`'e'"
+"""A folder with what paths, URLs, patterns and SQL have other uses for."""
+
+
+def commit(serial: int) -> Commit:
+    return Commit(Position("j", serial, serial, None, "t", "id", {0: serial}), {}, serial)
+
+
+def files(table: Direct | IcebergTable) -> set[str]:
+    return {path.name for path in Path(table.path, "data").glob("*.parquet")}
+
+
+def found_in(table: IcebergTable) -> Found:
+    found = table.find()
+    assert found is not None
+    return found
+
+
+def state(table: IcebergTable) -> Any:
+    found = table._metadata.state()
+    assert found is not None
+    return found.base
+
+
+def delete(table: IcebergTable, first: int, end: int, serial: int) -> int:
+    """Delete the rows of a range, one by one; the number of those that are not there."""
+    gone = table.spark.sql(
+        "SELECT struct(id) AS k, 'delete' AS action, struct(id) AS v, array('id') AS sent,"
+        f" false AS made FROM range({first}, {end})"
+    )
+    number = end - first
+    changes = KeyedChanges(gone, [ID], [ID], "TRUE", number, 0, 0, number)
+    return table.upsert(changes, commit(serial), found_in(table))
+
+
+def ids(table: IcebergTable) -> list[int]:
+    return sorted(row.id for row in table.rows().collect())
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> IcebergTable:
+    """A table with the number 0."""
+    session = spark.newSession()
+    made = IcebergFormat().table(session, str(tmp_path / ODD / "t"), "table t")
+    made.write(session.range(1), commit(0), None, empty=True, recreate=True)
+    return made
+
+
+def test_another_writer_is_noticed_and_a_compaction_is_none(table: IcebergTable) -> None:
+    spark, found = table.spark, found_in(table)
+    for number in (1, 2):
+        table.write(
+            spark.range(number, number + 1), commit(number), found, empty=False, recreate=False
+        )
+        found = found_in(table)
+    theirs = table._metadata.table()
+    assert theirs is not None
+    jvm: Any = spark._jvm
+    actions = jvm.org.apache.iceberg.spark.actions.SparkActions.get(spark._jsparkSession)
+    actions.rewriteDataFiles(theirs).option("rewrite-all", "true").execute()
+
+    assert table.find() == Found(table.version(), found.commit)
+    assert table.version() > found.version
+    table.write(spark.range(3, 4), commit(3), found, empty=False, recreate=False)
+    found = found_in(table)
+
+    with table._changing(found) as workspace:
+        spark.range(9, 10).write.format("iceberg").mode("append").save(table.path)
+        with pytest.raises(TransientConsumerError, match="another writer"):
+            workspace.publish(commit(4), "add")
+    with pytest.raises(TableError, match=r"version \d+ was written by another writer \(append\)"):
+        table.write(spark.range(4, 5), commit(4), found, empty=False, recreate=False)
+    with pytest.raises(TableError, match="written by another writer"):
+        table.find(found.version)
+    assert table.find(table.version()) == Found(table.version(), found.commit)
+    assert {row.id for row in table.rows().collect()} == {0, 1, 2, 3, 9}
+    assert not list(Path(table.path, ".writing").glob("*"))
+
+
+def test_columns_follow_without_a_file_being_written_where_iceberg_can_read_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    key = Col("id", "int", "integer", number=1)
+    others = [Col("b", "int", "integer", number=2), Col("c", "string", "text", number=3)]
+    topic = TableTopic(StaticSchemas(), "s.public.t", [key, *others], ["id"])
+    topic.truncate(0x90, 0, snapshot="first")
+    for number in (1, 2):
+        topic.change("r", 0x90, 0, after={"id": number, "b": number, "c": "text"})
+    table = Direct(spark, tmp_path, topic, IcebergFormat())
+    table.apply()
+    before = files(table)
+
+    wide = Col("b", "long", "bigint", number=2)
+    renamed = Col("d", "string", "text", number=3)
+    topic.columns = [key, wide, renamed, Col("e", "string", "text", number=4)]
+    topic.change("c", 0xA0, 1, after={"id": 3, "b": 2**40, "d": "new", "e": "new"})
+    table.apply(small=True)
+
+    assert before < files(table)
+    assert table.rows() == [(1, 1, "text", None), (2, 2, "text", None), (3, 2**40, "new", "new")]
+
+    topic.columns = [key, Col("f", "int", "integer", number=5, missing="7")]
+    topic.change("d", 0xB0, 1, before={"id": 2})
+    table.apply()
+
+    assert table.rows() == [(1, 7), (3, 7)]
+
+
+def test_small_files_are_merged_and_what_nothing_needs_is_removed(
+    table: IcebergTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark, found = table.spark, found_in(table)
+    monkeypatch.setattr(merge, "VECTOR_BYTES", -1)
+    table.write(spark.range(1, 99).repartition(8), commit(1), found, empty=False, recreate=False)
+    # In most files rows are marked again and again; 15 rows of the last 49 are there.
+    for serial, (first, end, absent) in enumerate(((20, 50, 0), (50, 99, 0), (5, 54, 34)), 2):
+        assert delete(table, first, end, serial) == absent
+    assert list(Path(table.path, "data").glob("*.puffin"))
+    old = found_in(table)
+    theirs = Path(table.path, "data", "left.parquet")
+    theirs.write_bytes(b"of a commit that was not made")
+    Path(table.path, ".writing", "left").mkdir(parents=True)
+    table.keep_history(1000.0)
+
+    table.compact(old.commit, small=1 << 20)
+
+    assert table.find() == Found(table.version(), old.commit)
+    assert table.version() > old.version
+    assert table.files() == 1
+    assert state(table).property("history.expire.max-snapshot-age-ms", "") == str(3_600_000_000)
+    table.vacuum(0.0)
+    assert theirs.exists()
+    rows = IcebergFormat().rows_at(spark, table.path, old.version)
+    assert sorted(row.id for row in rows.collect()) == [0, 1, 2, 3, 4]
+
+    state_before = table._metadata.state()
+    assert state_before is not None
+    properties = state_before.changes.updateProperties()
+    properties.remove("history.expire.max-snapshot-age-ms").commit()
+    state_before.replace()
+    table.vacuum(0.0)
+
+    assert len(files(table)) == 1
+    assert not list(Path(table.path, "data").glob("*.puffin"))
+    assert not Path(table.path, ".writing").exists()
+    with pytest.raises(TableError, match=f"no version {old.version} any more"):
+        IcebergFormat().rows_at(spark, table.path, old.version)
+    with pytest.raises(TableError, match="no longer say at which position"):
+        table.position_at(old.version)
+    assert table.find() == Found(table.version(), old.commit)
+    assert sorted(row.id for row in table.rows().collect()) == [0, 1, 2, 3, 4]
+
+
+def test_files_with_marked_rows_are_rewritten_marked_on_and_replaced(
+    table: IcebergTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark = table.spark
+    rows = spark.range(1, 40).coalesce(1)
+    table.write(rows, commit(1), found_in(table), empty=False, recreate=False)
+    for serial, (first, size) in enumerate(((10, -1), (20, -1), (30, 1 << 30), (5, -1)), 2):
+        monkeypatch.setattr(merge, "VECTOR_BYTES", size)
+        assert delete(table, first, first + 5, serial) == 0
+    left = {*range(5), *range(15, 20), *range(25, 30), *range(35, 40)}
+
+    assert ids(table) == sorted(left)
+
+    table.write(spark.range(2).coalesce(1), commit(6), found_in(table), empty=True, recreate=False)
+
+    assert ids(table) == [0, 1]
+    assert (table.files(), table.find()) == (1, Found(table.version(), commit(6)))
+
+
+def test_what_iceberg_cannot_have_is_refused_by_name(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = TableTopic(StaticSchemas(), "s.public.t", [Col("_pos", "int", "integer")], ["_pos"])
+    topic.change("c", 0x90, 1, after={"_pos": 1})
+    table = Direct(spark, tmp_path, topic, IcebergFormat())
+    with pytest.raises(TableError, match="Iceberg reserves columns called _pos"):
+        table.apply()
+    assert table.found() is None
+
+    assert IcebergFormat.checked(spark, str(tmp_path)) == IcebergFormat()
+    with monkeypatch.context() as patch:
+        patch.setattr(check, "_RENAMING", frozenset({"hdfs"}))
+        with pytest.raises(SettingsError, match="cannot be in a warehouse at file"):
+            IcebergFormat.checked(spark, str(tmp_path))
+    with monkeypatch.context() as patch:
+        patch.setattr(check, "_LEAST", (1, 999))
+        with pytest.raises(SettingsError, match=r"this is Iceberg 1\.12\.0, not 1\.999 or later"):
+            IcebergFormat.checked(spark, str(tmp_path))
+    with monkeypatch.context() as patch:
+        patch.setattr(check, "_CATALOG", "org.apache.iceberg.Nothing")
+        with pytest.raises(SettingsError, match="Iceberg's jar is missing"):
+            IcebergFormat.checked(spark, str(tmp_path))
+
+
+def test_a_table_is_not_taken_for_one_of_another_format(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    session = spark.newSession()
+    formats: dict[str, TableFormat] = {"iceberg": IcebergFormat(), "delta": DeltaFormat()}
+    for name, one in formats.items():
+        tables = SubscriberTables(session, one, str(tmp_path), name)
+        tables.table(session, "public.t").write(
+            session.range(1), commit(0), None, empty=True, recreate=True
+        )
+        assert tables.find("public.t") is not None
+    for name, one in formats.items():
+        for other in set(formats) - {name}:
+            tables = SubscriberTables(session, one, str(tmp_path), other)
+            with pytest.raises(TableError, match=f"a table of the format {formats[other].name}, "):
+                tables.find("public.t")
+
+
+def test_the_jar_is_fetched_if_a_subscription_asks_for_it(tmp_path: Path) -> None:
+    file = tmp_path / "pgsluice.toml"
+    file.write_text(
+        '[source]\ndsn = "dbname=d"\n[definitions]\nfile = "d.sql"\n'
+        '[kafka]\n"bootstrap.servers" = "b:9092"\n[registry]\nurl = "http://r"\n'
+        '[consumer.formats]\nt = "iceberg"\n'
+    )
+    settings = load_settings(file, {})
+
+    def fetched(*subscriptions: str) -> bool:
+        jars = consumer_settings(settings, subscriptions, None).jars
+        return any("iceberg-spark-runtime" in jar for jar in jars)
+
+    assert (fetched("s"), fetched("s", "t")) == (False, True)
