@@ -26,6 +26,7 @@ RUN python -m venv /opt/build \
 COPY pyproject.toml README.md LICENSE NOTICE ivy.xml ivy.sha256 ./
 COPY tools/build_rows.py tools/hatch_build.py tools/
 COPY gateway gateway
+COPY pgsluice_client pgsluice_client
 COPY schemas schemas
 COPY spark_consumer spark_consumer
 RUN /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels . \

@@ -18,9 +18,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PRODUCTION = ("devkit", "gateway", "schemas", "spark_consumer")
+PRODUCTION = ("devkit", "gateway", "pgsluice_client", "schemas", "spark_consumer")
 # What others' code calls, as the documents say.
-PUBLIC = {("spark_consumer.reader", "read")}
+PUBLIC = {
+    ("pgsluice_client.asynchronous", "AsyncReader"),
+    ("pgsluice_client.rows", "TableRows"),
+    ("spark_consumer.reader", "read"),
+}
 # Local servers and their jars are for the tests and the benchmarks, too: these are users as well.
 SERVERS, USERS_OF_SERVERS = ("devkit.embedded.", "gateway.jars."), ("tests", "bench")
 # Bases that call no method but dunders.

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[4]
 FOLDERS = sorted(
     file.parent.relative_to(ROOT)
-    for package in ("devkit", "gateway", "schemas", "spark_consumer")
+    for package in ("devkit", "gateway", "pgsluice_client", "schemas", "spark_consumer")
     for file in (ROOT / package).rglob("__init__.py")
 )
 TESTS = sorted({file.parent.relative_to(ROOT) for file in (ROOT / "tests").rglob("*.py")})

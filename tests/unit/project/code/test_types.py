@@ -14,6 +14,7 @@ from gateway.envelope.canonical import KEY_FORMS as GATEWAY_FORMS
 from gateway.envelope.encoding.conversions import CONVERSIONS, value_encoder
 from gateway.envelope.schema import describe
 from gateway.routing.row.native import ROWS
+from pgsluice_client.keys import CANONICAL as CLIENT_FORMS
 from schemas.settings.tables import TYPE_CHOICES, TypesTable
 from schemas.types import (
     ARRAY,
@@ -156,8 +157,8 @@ def test_every_side_has_conversions_and_canonical_forms_of_the_same_names() -> N
     assert set(JOB_FORMS) <= set(KEY_FORMS)
 
 
-def test_the_gateway_has_every_canonical_form_and_no_other() -> None:
-    assert set(GATEWAY_FORMS) == set(KEY_FORMS)
+def test_gateway_and_client_have_every_canonical_form_and_no_other() -> None:
+    assert set(GATEWAY_FORMS) == set(CLIENT_FORMS) == set(KEY_FORMS)
 
 
 def test_the_compiled_row_path_has_no_name_that_nobody_else_has() -> None:

@@ -33,9 +33,10 @@ CLEAN: Final = (
     "sink",
     "source",
     "transactions",
+    "pgsluice_client",
     "spark_consumer",
 )
-"""Packages of the gateway: all of them. The Spark job is checked as one."""
+"""Packages of the gateway: all of them. The client and the Spark job are checked as one each."""
 
 FORMATS: Final = {"taken", "taken_from", "KEY_FORMS"}
 """Fields of records in Kafka, and the canonical forms of keys."""
@@ -57,7 +58,7 @@ def words() -> tuple[set[str], set[str]]:
 
 
 def modules(package: str) -> list[Path]:
-    folder = ROOT if package == "spark_consumer" else ROOT / "gateway"
+    folder = ROOT if package in ("pgsluice_client", "spark_consumer") else ROOT / "gateway"
     return sorted((folder / package).rglob("*.py"))
 
 

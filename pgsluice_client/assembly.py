@@ -1,0 +1,406 @@
+"""Transactions put together from the records of several topics. No I/O.
+
+A PROGRESS marker is the last record of a Kafka transaction, and names the offsets that this one
+wrote. Once all of them are here, its source transactions are whole. Within a partition records are
+in the order of (commit_lsn, seq), and the two halves of a key change can be in different ones; so
+those of a Kafka transaction are sorted, over all partitions, before they are grouped.
+
+A truncate, and the beginning of a copy, is in every partition. The records that follow such a ``t``
+at the same position can be in any of them: those of copies have seq 0, and a copy can begin again
+where it was. Therefore a record's place has the number of ``t`` before it, of its position and in
+its partition, which says for all partitions after which ``t`` it comes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Any, Final, TypeAlias
+
+from pgsluice_client.changes import CopyState, Transaction
+from pgsluice_client.decoding import Decoder, Record
+from pgsluice_client.errors import LostRecordsError
+from pgsluice_client.position import Owner, Position
+
+__all__ = ["Assembly", "Partition"]
+
+Partition: TypeAlias = tuple[str, int]
+"""Topic and number."""
+
+_AHEAD: Final = 10_000
+"""Records of a partition that are kept before their marker has come."""
+_MARKED: Final = 1_000
+"""Kafka transactions whose markers are kept before their records have come."""
+_COPY_AGAIN: Final = (
+    "copy the table again (pgsluice copy), and read it without a stored position: reading begins"
+    " with that copy then"
+)
+_log = logging.getLogger("pgsluice_client")
+
+_Place: TypeAlias = tuple[str, int, int]
+"""Sort key of a record: commit_lsn, seq, number of `t` at these."""
+_Placed: TypeAlias = tuple[_Place, Record]
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """Records of one Kafka transaction in a partition; see docs/envelope.md."""
+
+    first: int
+    next: int
+    records: int
+
+
+@dataclass(slots=True)
+class _KafkaTransaction:
+    """Markers of one Kafka transaction.
+
+    Attributes:
+        ends: END markers by commit_lsn.
+        copies: COPY markers.
+        ranges: Ranges of the topics that are read.
+    """
+
+    ends: dict[str, dict[str, Any]] = field(default_factory=dict)
+    copies: list[CopyState] = field(default_factory=list)
+    ranges: dict[Partition, _Range] = field(default_factory=dict)
+    end_lsn: str = ""
+    next_marker: int = 0
+    owner: Owner | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """Records of one source transaction, or of copies at one position.
+
+    Attributes:
+        records: Its records in order, each `t` once.
+        offsets: Offset after its last record by partition, whether that is in `records` or not.
+        begun: Topics that begin with it.
+        end: END marker, if there is one.
+        last: Kafka transaction, if it is the last item of that.
+    """
+
+    records: list[Record]
+    offsets: Mapping[Partition, int]
+    begun: frozenset[str]
+    end: dict[str, Any] | None
+    last: _KafkaTransaction | None
+
+
+class Assembly:
+    """Transactions of one subscription, in commit order.
+
+    Args:
+        decoder: Decoder of records and markers.
+        start: Position to continue from.
+        topics: Topics to read; None for all that the subscription has.
+        whole: Whether all markers from `start` on are still in Kafka.
+
+    Attributes:
+        position: Position after the last transaction that was returned, or after what followed it
+            in Kafka without changes.
+    """
+
+    def __init__(
+        self, decoder: Decoder, start: Position, *, topics: Collection[str] | None, whole: bool
+    ) -> None:
+        self.position = start
+        self._decoder = decoder
+        self._topics = topics
+        self._whole = whole
+        self._owner = start.owner
+        self._markers: deque[tuple[int, bytes]] = deque()
+        self._open = _KafkaTransaction()
+        self._kafka: deque[_KafkaTransaction] = deque()
+        self._items: deque[_Item] = deque()
+        self._buffers: dict[Partition, deque[Record]] = {}
+        self._reached: dict[Partition, int] = {}
+        self._from: dict[Partition, int] = {}
+        self._wanted: dict[Partition, int] = {}
+        # Where the next range of a partition begins; inside it in the first Kafka transaction.
+        self._expected = dict(start.offsets)
+        self._inside = start.inside
+        self._waiting = set(start.waiting)
+
+    def receive_marker(self, offset: int, wire: bytes) -> None:
+        """Accept the next record of the marker topic."""
+        self._markers.append((offset, wire))
+
+    def receive(self, record: Record) -> None:
+        """Accept the next record of a partition of a table's topic."""
+        partition = record.topic, record.partition
+        self._buffers[partition].append(record)
+        self._reached[partition] = record.offset + 1
+
+    def pop_wanted(self) -> dict[Partition, int]:
+        """Return the partitions that have to be read from now on, each with its offset."""
+        wanted, self._wanted = self._wanted, {}
+        for partition, offset in wanted.items():
+            self._reached[partition] = self._from[partition] = offset
+            self._buffers[partition] = deque()
+        return wanted
+
+    def skip_to(self, partition: Partition, first_there: int) -> None:
+        """Accept that a wanted partition has no records before an offset, nor at the wanted one.
+
+        Raises:
+            LostRecordsError: the position needs them.
+        """
+        (topic, number), offset = partition, self._reached[partition]
+        is_known = any(topic == read for read, _ in self.position.offsets)
+        if first_there <= offset or (is_known and topic not in self._waiting):
+            raise LostRecordsError(
+                f"topic {topic}, partition {number}: no record at offset {offset}, the first one"
+                f" is at {first_there}",
+                hint=_COPY_AGAIN,
+            )
+        self._wait(topic)
+        self._reached[partition] = self._from[partition] = first_there
+
+    def paused(self) -> set[Partition]:
+        """Return the partitions that are far enough ahead of their markers."""
+        needed = self._kafka[0].ranges if self._kafka else {}
+        return {
+            partition
+            for partition, buffer in self._buffers.items()
+            if len(buffer) >= _AHEAD
+            and (partition not in needed or self._reached[partition] >= needed[partition].next)
+        }
+
+    def has_enough_markers(self) -> bool:
+        """Whether the markers are far enough ahead of the records."""
+        return len(self._kafka) >= _MARKED
+
+    def is_drained(self) -> bool:
+        """Whether everything was returned for which there are markers."""
+        return not (self._items or self._kafka or self._markers)
+
+    def pop(self) -> Transaction | None:
+        """Return the next transaction; None if it has not come as a whole.
+
+        Raises:
+            UnavailableError: the registry does not answer; another call may succeed.
+            ReadError: the topics are not what docs/envelope.md says.
+        """
+        while self._markers:
+            offset, wire = self._markers[0]
+            self._accept_marker(offset, self._decoder.marker(wire))
+            self._markers.popleft()
+        while self._items or self._is_complete():
+            if not self._items:
+                self._items.extend(self._split(self._kafka.popleft()))
+            item = self._items[0]
+            changes = self._decoder.changes(item.records)
+            self._items.popleft()
+            self._advance(item)
+            copies = () if item.last is None else tuple(item.last.copies)
+            if changes or copies:
+                return _transaction(item, changes, copies, self.position)
+        return None
+
+    def _accept_marker(self, offset: int, marker: Mapping[str, Any]) -> None:
+        if not self._is_owners(marker):
+            _log.warning("marker of another writer skipped: offset=%s", offset)
+            return
+        copy, kind = marker["copy"], marker["kind"]
+        if kind == "END":
+            self._open.ends[_lsn(marker["commit_lsn"])] = dict(marker)
+        elif kind == "COPY" and copy is not None:
+            self._open.copies.append(
+                CopyState(copy["schema"], copy["table"], copy["state"], copy["reason"])
+            )
+        elif kind == "PROGRESS":
+            for entry in marker["offsets"]:
+                if self._topics is None or entry["topic"] in self._topics:
+                    self._accept_range(entry)
+            self._inside = self._inside and not marker["offsets"]
+            made, self._open = self._open, _KafkaTransaction()
+            made.end_lsn, made.next_marker = _lsn(marker["end_lsn"]), offset + 1
+            made.owner = self._owner
+            self._kafka.append(made)
+
+    def _is_owners(self, marker: Mapping[str, Any]) -> bool:
+        """Whether a marker is the owner's: the first writer, and who has taken over from it."""
+        writer, taken_from = _owner(marker.get("writer")), _owner(marker.get("taken_from"))
+        claimed = marker["kind"] == "CLAIM" and taken_from == self._owner
+        if self._owner is None or claimed:
+            self._owner = writer
+        return writer == self._owner
+
+    def _accept_range(self, entry: Mapping[str, Any]) -> None:
+        topic = entry["topic"]
+        partition = topic, entry["partition"]
+        first, previous = entry["first_offset"], entry["previous_offset"]
+        expected = self._expected.get(partition)
+        start = first
+        if expected is None:
+            if not any(topic == known for known, _ in self._expected):
+                if not self._whole or previous:
+                    self._wait(topic)
+            elif previous and topic not in self._waiting:
+                raise _gap(partition, 0, previous)
+        elif expected != previous:
+            if self._inside and first < expected <= entry["next_offset"]:
+                start = expected
+            elif topic not in self._waiting:
+                raise _gap(partition, expected, previous)
+        self._expected[partition] = entry["next_offset"]
+        if partition not in self._reached:
+            self._wanted.setdefault(partition, start)
+        self._open.ranges[partition] = _Range(first, entry["next_offset"], entry["records"])
+
+    def _wait(self, topic: str) -> None:
+        if topic not in self._waiting:
+            _log.warning("earlier records are gone, waiting for a copy: topic=%s", topic)
+        self._waiting.add(topic)
+
+    def _is_complete(self) -> bool:
+        return bool(self._kafka) and all(
+            self._reached.get(partition, -1) >= one.next
+            for partition, one in self._kafka[0].ranges.items()
+        )
+
+    def _split(self, kafka: _KafkaTransaction) -> Iterator[_Item]:
+        """Yield the items of a complete Kafka transaction; the last one ends it."""
+        placed: list[_Placed] = []
+        partitions: dict[str, set[int]] = {}
+        for partition, one in kafka.ranges.items():
+            partitions.setdefault(partition[0], set()).add(partition[1])
+            placed += _places(self._pop_range(partition, one))
+        placed.sort(key=lambda one: one[0])
+        waiting = self._waiting.intersection(partitions)
+        made: list[_Item] = []
+        for (commit_lsn, is_copy), group in groupby(placed, lambda one: (one[0][0], not one[0][1])):
+            found = list(group)
+            begins = {
+                topic: place
+                for topic in waiting
+                if (place := _beginning(found, topic, partitions[topic])) is not None
+            }
+            waiting -= begins.keys()
+            records = list(_without_repeated_truncates(found, waiting, begins))
+            end = None if is_copy else kafka.ends.get(commit_lsn)
+            if records:
+                offsets = {(one.topic, one.partition): one.offset + 1 for _, one in found}
+                made.append(_Item(records, offsets, frozenset(begins), end, None))
+        last = made.pop() if made else _Item([], {}, frozenset(), None, None)
+        yield from made
+        yield replace(last, last=kafka)
+
+    def _pop_range(self, partition: Partition, one: _Range) -> list[Record]:
+        buffer = self._buffers[partition]
+        found: list[Record] = []
+        while buffer and buffer[0].offset < one.next:
+            found.append(buffer.popleft())
+        if self._from[partition] <= one.first and len(found) != one.records:
+            topic, number = partition
+            raise LostRecordsError(
+                f"topic {topic}, partition {number}: {len(found)} records from offset {one.first}"
+                f" to {one.next}, and their marker says {one.records}",
+                hint="was the topic trimmed or compacted, or does another program write to it? "
+                + _COPY_AGAIN,
+            )
+        return found
+
+    def _advance(self, item: _Item) -> None:
+        offsets = {**self.position.offsets, **item.offsets}
+        self._waiting -= item.begun
+        position, end_lsn = self.position, self.position.end_lsn
+        if item.end is not None:
+            end_lsn = _lsn(item.end["end_lsn"])
+        marker, owner = position.marker, position.owner
+        if item.last is not None:
+            offsets |= {partition: one.next for partition, one in item.last.ranges.items()}
+            end_lsn, owner = item.last.end_lsn, item.last.owner
+            marker = item.last.next_marker
+        self.position = Position(
+            position.subscription,
+            end_lsn,
+            marker,
+            offsets,
+            inside=item.last is None,
+            waiting=frozenset(self._waiting),
+            owner=owner,
+        )
+
+
+def _places(records: Iterable[Record]) -> Iterator[_Placed]:
+    """Yield the records of one partition that are no tombstones, each with its place."""
+    at, truncates = ("", -1), 0
+    for record in records:
+        if record.value is None:
+            continue
+        headers = record.headers
+        here = headers["commit_lsn"].decode(), int(headers["seq"])
+        if here != at:
+            at, truncates = here, 0
+        truncates += headers["op"] == b"t"
+        yield (*here, truncates), record
+
+
+def _beginning(found: Iterable[_Placed], topic: str, partitions: set[int]) -> _Place | None:
+    """Return the first place where a copy of a topic begins in all its partitions."""
+    there: dict[_Place, set[int]] = {}
+    for place, record in found:
+        if record.topic == topic and place[1] == 0 and record.headers["op"] == b"t":
+            there.setdefault(place, set()).add(record.partition)
+    return min((place for place, numbers in there.items() if numbers == partitions), default=None)
+
+
+def _without_repeated_truncates(
+    found: Iterable[_Placed], waiting: Collection[str], begins: Mapping[str, _Place]
+) -> Iterator[Record]:
+    """Yield the records of topics that have begun, and of each `t` the one of one partition."""
+    truncated: dict[str, _Place] = {}
+    for place, record in found:
+        topic = record.topic
+        if topic in waiting or (topic in begins and place < begins[topic]):
+            continue
+        if record.headers["op"] == b"t":
+            if truncated.get(topic) == place:
+                continue
+            truncated[topic] = place
+        yield record
+
+
+def _transaction(
+    item: _Item, changes: tuple[Any, ...], copies: tuple[CopyState, ...], position: Position
+) -> Transaction:
+    if not item.records:
+        return Transaction(changes, position, copies=copies)
+    headers, end = item.records[0].headers, item.end or {}
+    xid, origin, gid = (headers.get(name) for name in ("xid", "origin", "gid"))
+    return Transaction(
+        changes,
+        position,
+        xid=None if xid is None else int(xid),
+        commit_lsn=headers["commit_lsn"].decode(),
+        end_lsn=_lsn(end["end_lsn"]) if end else None,
+        commit_time=end.get("commit_time"),
+        origin=None if origin is None else origin.decode(),
+        gid=None if gid is None else gid.decode(),
+        copies=copies,
+    )
+
+
+def _gap(partition: Partition, expected: int, previous: int) -> LostRecordsError:
+    topic, number = partition
+    return LostRecordsError(
+        f"topic {topic}, partition {number}: read up to offset {expected}, and the next marker"
+        f" continues from {previous}",
+        hint=_COPY_AGAIN,
+    )
+
+
+def _owner(writer: Mapping[str, str] | None) -> Owner | None:
+    if writer is None:
+        return None
+    return writer["system_identifier"], writer["database"], writer["slot"]
+
+
+def _lsn(number: int) -> str:
+    return f"{number >> 32:08X}/{number & 0xFFFFFFFF:08X}"

@@ -1,0 +1,264 @@
+"""Reader of one subscription's topics, with Confluent's clients of Kafka and the registry.
+
+The markers say which topics there are and until where each is to be read; so there is no consumer
+group, nothing is committed to Kafka, and a position is all that a restart needs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final, Self
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+from pgsluice_client.assembly import Assembly, Partition
+from pgsluice_client.changes import Transaction
+from pgsluice_client.decoding import Decoder, Record
+from pgsluice_client.errors import LostRecordsError, ReadError, UnavailableError
+from pgsluice_client.position import Position
+
+__all__ = ["STEP_S", "Reader"]
+
+_BATCH: Final = 1_000
+_REQUEST_S: Final = 30.0
+STEP_S: Final = 0.1
+"""Longest time without a look at whether the end is reached."""
+_NOT_FOUND: Final = 404
+
+
+class Reader:
+    """Whole transactions of one subscription, in commit order. It is of one thread.
+
+    Args:
+        subscription: Name of the subscription.
+        kafka: Properties of librdkafka: ``bootstrap.servers`` and what the cluster requires.
+        registry: Properties of Confluent's `SchemaRegistryClient`: ``url`` and the like.
+        start: Position to continue from; None for the beginning.
+        topics: Topics of tables to read; None for all of the subscription.
+    """
+
+    def __init__(
+        self,
+        subscription: str,
+        kafka: Mapping[str, Any],
+        registry: Mapping[str, Any],
+        *,
+        start: Position | None = None,
+        topics: Collection[str] | None = None,
+    ) -> None:
+        if start is not None and start.subscription != subscription:
+            raise ReadError(f"the position is one of subscription {start.subscription}")
+        self._start = start or Position(subscription)
+        self._marker_topic = f"{_part(subscription)}.transaction"
+        self._topics = topics
+        self._registry = SchemaRegistryClient(dict(registry))
+        self._consumer = Consumer(
+            {
+                "group.id": "pgsluice_client",  # asked for; there is no group
+                "allow.auto.create.topics": False,
+                **kafka,
+                "auto.offset.reset": "error",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed",
+            }
+        )
+        self._assembly: Assembly | None = None
+        self._paused: set[Partition] = set()
+        self._unreadable: list[Partition] = []
+        self._marker_end = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Transaction]:
+        return self.transactions()
+
+    @property
+    def position(self) -> Position:
+        """Position after the last transaction, or beyond it, where Kafka has no more changes."""
+        return self._start if self._assembly is None else self._assembly.position
+
+    def close(self) -> None:
+        """Close the clients."""
+        self._consumer.close()
+        self._registry.close()
+
+    def transactions(self, *, to_end: bool = False) -> Iterator[Transaction]:
+        """Yield transactions as they are committed.
+
+        Args:
+            to_end: Whether to stop after those that are in Kafka at the call.
+
+        Raises:
+            ReadError: see `poll`.
+        """
+        end = self._end_of_markers() if to_end else None
+        while end is None or not self._has_all(end):
+            if (transaction := self.poll(STEP_S)) is not None:
+                yield transaction
+
+    def poll(self, timeout: float = 1.0) -> Transaction | None:
+        """Return the next transaction; None if there is none within `timeout` seconds.
+
+        Raises:
+            UnavailableError: Kafka or the registry fails temporarily: call again.
+            LostRecordsError: records that the position needs are gone.
+            UnsupportedTopicError: a topic has another format than ``pgsluice``.
+            ReadError: something else is wrong; the message says what.
+        """
+        assembly = self._assembly or self._open()
+        until, asked = time.monotonic() + timeout, False
+        while True:
+            if (transaction := assembly.pop()) is not None:
+                return transaction
+            self._assign(assembly)
+            self._pause(assembly)
+            left = until - time.monotonic()
+            if left <= 0 and asked:
+                return None
+            first, asked = self._consumer.poll(max(left, 0)), True
+            if first is not None:
+                failure = None
+                for message in (first, *self._consumer.consume(_BATCH, 0)):
+                    failure = self._receive(assembly, message) or failure
+                if failure is not None:  # those after it have been received, too
+                    raise failure
+
+    def _open(self) -> Assembly:
+        start = self._start
+        first, end = self._offsets((self._marker_topic, 0))
+        if start.marker > end:
+            raise LostRecordsError(
+                f"topic {self._marker_topic} has fewer records than the position says",
+                hint="if the topics were recreated, start without a stored position",
+            )
+        self._consumer.assign([TopicPartition(self._marker_topic, 0, max(first, start.marker))])
+        self._assembly = Assembly(
+            Decoder(self._schema_text),
+            start,
+            topics=self._topics,
+            whole=first <= start.marker,
+        )
+        return self._assembly
+
+    def _assign(self, assembly: Assembly) -> None:
+        while self._unreadable:  # from its first record on, unless the position needs earlier ones
+            partition = self._unreadable[0]
+            first, _ = self._offsets(partition)
+            assembly.skip_to(partition, first)
+            self._consumer.incremental_unassign([TopicPartition(*partition)])
+            self._consumer.incremental_assign([TopicPartition(*partition, first)])
+            self._unreadable.pop(0)
+        wanted = assembly.pop_wanted()
+        if wanted:
+            self._consumer.incremental_assign(
+                [TopicPartition(*partition, offset) for partition, offset in wanted.items()]
+            )
+
+    def _pause(self, assembly: Assembly) -> None:
+        paused = assembly.paused()
+        if assembly.has_enough_markers():
+            paused.add((self._marker_topic, 0))
+        if paused != self._paused:
+            self._consumer.pause([TopicPartition(*one) for one in paused - self._paused])
+            self._consumer.resume([TopicPartition(*one) for one in self._paused - paused])
+            self._paused = paused
+
+    def _receive(self, assembly: Assembly, message: Message) -> ReadError | None:
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        if (error := message.error()) is not None:
+            if error.code() == KafkaError._PARTITION_EOF:
+                if topic == self._marker_topic:
+                    self._marker_end = max(self._marker_end, offset or 0)
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET and topic != self._marker_topic:
+                assert topic is not None and partition is not None
+                self._unreadable.append((topic, partition))
+            else:
+                return _failure(error, topic or "")
+            return None
+        assert topic is not None and partition is not None and offset is not None
+        key, value = message.key(), message.value()
+        if topic == self._marker_topic:
+            assert isinstance(value, bytes)
+            assembly.receive_marker(offset, value)
+        else:
+            headers: Any = dict(message.headers() or ())
+            assembly.receive(Record(topic, partition, offset, key, value, headers))
+        return None
+
+    def _end_of_markers(self) -> int:
+        if self._assembly is None:
+            self._open()
+        return self._offsets((self._marker_topic, 0))[1]
+
+    def _has_all(self, end: int) -> bool:
+        assert self._assembly is not None
+        return self._marker_end >= end and self._assembly.is_drained()
+
+    def _offsets(self, partition: Partition) -> tuple[int, int]:
+        """Return the first offset of a partition and the one after the last."""
+        try:
+            found = self._consumer.get_watermark_offsets(TopicPartition(*partition), _REQUEST_S)
+        except KafkaException as error:
+            raise _failure(error.args[0], partition[0]) from error
+        if found is None:
+            raise UnavailableError(f"Kafka does not answer about topic {partition[0]}")
+        return found
+
+    def _schema_text(self, schema_id: int) -> str:
+        status = None
+        try:
+            text = self._registry.get_schema(schema_id).schema_str
+        except Exception as error:  # the client lets its HTTP library's own errors through
+            if isinstance(error, SchemaRegistryError):
+                status = error.http_status_code
+            if status == _NOT_FOUND:
+                raise ReadError(
+                    f"the schema registry has no schema with ID {schema_id}",
+                    hint="is it the registry that the gateway writes to?",
+                ) from error
+            raise UnavailableError(f"the schema registry does not answer: {error}") from error
+        if text is None:
+            raise ReadError(f"the schema registry has no text of schema {schema_id}")
+        return text
+
+
+def _failure(error: KafkaError, topic: str = "") -> ReadError:
+    place = f"topic {topic}: " if topic else ""
+    if error.code() == KafkaError._AUTO_OFFSET_RESET:
+        return LostRecordsError(
+            f"{place}the records at the position are gone: {error.str()}",
+            hint="copy the table again (pgsluice copy), and read it without a stored position",
+        )
+    if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+        return ReadError(
+            f"{place}{error.str()}",
+            hint="is the name of the subscription right, and has the gateway started?",
+        )
+    if error.retriable() or error.code() in _PASSING:
+        return UnavailableError(f"{place}{error.str()}")
+    return ReadError(f"{place}{error.str()}")
+
+
+_PASSING: Final = (
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._RESOLVE,
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError._UNKNOWN_PARTITION,
+)
+
+
+def _part(name: str) -> str:
+    """Return a part of a topic's name; see docs/envelope.md."""
+    return "".join(
+        one if one.isascii() and (one.isalnum() or one in "_-") else f"-x{ord(one):04X}-"
+        for one in name.replace("-x", "-x002Dx")
+    )
