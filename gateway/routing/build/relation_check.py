@@ -7,7 +7,6 @@ The plan was made from the catalog as of another time, and checked against that 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from gateway.definitions.masks import reused_name
 from gateway.definitions.model import IDENTIFYING, Publish, Table
@@ -18,16 +17,15 @@ from gateway.routing.row.filters import Filters
 __all__ = ["mismatch_of", "published_as", "targets_of"]
 
 
-def published_as(relation_oid: int, publishes: Iterable[Publish]) -> list[Publish]:
+def published_as(publishes: Iterable[Publish]) -> list[Publish]:
     """Return the publish of an announced relation for each subscription.
 
     A tree that is read under its root has one for every leaf. They are alike, except that leaves
-    may lack updates and deletes, which the server does not send of those.
+    may lack updates and deletes, which the server does not send of those. What all leaves lack is
+    not published, though the server may send it for other subscriptions.
     """
     widest: dict[str, Publish] = {}
     for publish in publishes:
-        if publish.relation_oid != relation_oid:
-            publish = replace(publish, operations=publish.operations | publish.omitted)
         known = widest.setdefault(publish.subscription, publish)
         if len(publish.operations) > len(known.operations):
             widest[publish.subscription] = publish

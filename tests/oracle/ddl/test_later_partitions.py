@@ -345,3 +345,26 @@ def test_a_tree_of_which_only_one_partition_publishes_updates_arrives_as_nativel
     for n, (names, one) in enumerate(zip(subscribed, native, strict=True)):
         table = "leaf" if names == "q" else "tree"
         assert s.rebuilt(table, f"{s.slot}_{n}") == one.rows(table)
+
+
+def test_updates_that_one_subscription_cannot_have_are_not_sent_to_it_for_another(
+    scene: MakeScene, database: Database
+) -> None:
+    with database.connect() as connection:
+        each(connection, KEYED, "ALTER TABLE bare REPLICA IDENTITY DEFAULT", PUBLISH)
+        s = scene(
+            "CREATE PUBLICATION q FOR TABLE tree WHERE (b <> 'none')"
+            " WITH (publish_via_partition_root);"
+            "CREATE SUBSCRIPTION {s}_whole CONNECTION '' PUBLICATION p;"
+            "CREATE SUBSCRIPTION {s}_few CONNECTION '' PUBLICATION q;",
+            **insert_only(),
+        )
+        process = started(s)
+        each(connection, LATER, INSERTS, CHANGES)
+        end = current_lsn(connection)
+        for name in ("whole", "few"):
+            published_to(s, end, f"{s.slot}_{name}")
+        assert process.terminate() == 0, process.log()
+
+    ops = {n: {r.op for r in s.read("tree", f"{s.slot}_{n}")} for n in ("whole", "few")}
+    assert ops == {"whole": {"t", "r", "c", "u", "d"}, "few": {"t", "r", "c"}}
