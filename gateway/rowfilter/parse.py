@@ -24,6 +24,9 @@ Node: TypeAlias = Any
 """A protobuf message of libpg_query; its fields are named as in PostgreSQL's parsenodes.h."""
 
 _AND: Final = 1
+_INTEGER_TARGETS: Final = frozenset({"int4", "int8", "float4", "float8", "numeric"})
+"""Types that have a value for each integer constant."""
+
 _PREFIX: Final = "SELECT "
 
 
@@ -86,15 +89,24 @@ def can_fail_without_rows(node: Node) -> bool:
     if next(iter(postgast.find_nodes(node, pb.MinMaxExpr)), None) is not None:
         return True
     calls = [call for kind in (pb.FuncCall, pb.A_Expr) for call in postgast.find_nodes(node, kind)]
-    casts = [
-        cast
-        for cast in postgast.find_nodes(node, pb.TypeCast)
-        if unwrap(cast.arg)[0] not in ("a_const", "a_array_expr")
-    ]
+    casts = [cast for cast in postgast.find_nodes(node, pb.TypeCast) if not _is_value(cast)]
     return any(
         next(iter(postgast.find_nodes(each, pb.ColumnRef)), None) is None
         for each in [*calls, *casts]
     )
+
+
+def _is_value(cast: Node) -> bool:
+    """Whether a cast gives a value as the server prints it, or one that cannot fail.
+
+    The server prints values as text; a number is cast by a function: ``(99999)::smallint``.
+    """
+    kind, argument = unwrap(cast.arg)
+    if kind != "a_const" or argument.WhichOneof("val") not in ("ival", "fval"):
+        return kind in ("a_const", "a_array_expr")
+    target = unwrap(cast.type_name.names[-1])[1].sval
+    is_integer = argument.WhichOneof("val") == "ival"
+    return is_integer and not cast.type_name.typmods and target in _INTEGER_TARGETS
 
 
 def unwrap(node: Node) -> tuple[str, Node]:

@@ -110,6 +110,10 @@ def test_a_filter_nested_beyond_reason_is_refused() -> None:
         ("(('a'::text ~ '('::text) OR (t ~ 'a'::text))", False),
         ("(power((2)::double precision, (9999)::double precision) > (z)::double precision)", False),
         ("(GREATEST(p, q) IS NULL)", False),
+        ("(length(t) > (99999)::smallint)", False),
+        ("((length(t))::numeric > 555.5::numeric(3,1))", False),
+        ("((t ~ '^a'::text) AND ((length(t))::numeric > (5)::numeric))", True),
+        ("((t ~ '^a'::text) AND ((z)::smallint > '7'::smallint))", True),
     ],
 )
 def test_rows_are_spared_the_server_unless_it_may_fail_for_every_row(
