@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -16,8 +16,8 @@ from gateway.core.names import (
     topic_of,
     transaction_topic,
 )
-from gateway.definitions.model import Fault, Plan, TableId
-from gateway.definitions.tables.keys import identifies
+from gateway.definitions.model import Fault, Operation, Plan, TableId
+from gateway.definitions.tables.keys import identifies, key_of
 from gateway.sink.delivery.record_limits import batch_bytes, most_bytes
 from gateway.sink.topics.durability import Risk, risks
 from gateway.sink.topics.topic_ids import ids_of, read_topics
@@ -76,32 +76,40 @@ def table_topics(plan: Plan, settings: Settings) -> list[TopicSpec]:
 def _specs_by_table(plan: Plan, settings: Settings) -> dict[TableId, TopicSpec]:
     owner: dict[str, TableId] = {}
     specs: dict[TableId, TopicSpec] = {}
-    published = [(p.subscription, p.target_oid, p.operations) for p in plan.publishes]
-    unpublished = plan.targets.difference((name, oid) for name, oid, _ in published)
-    published += [(*table, frozenset()) for table in sorted(unpublished)]
-    for subscription, oid, operations in published:
+    for identity, columns, operations in _published(plan):
+        subscription, oid = identity
         table = plan.tables[oid]
         topic = topic_of(subscription, table.schema, table.name, settings.topics.names)
-        identity = (subscription, oid)
         if owner.setdefault(topic, identity) != identity:
             raise ConfigError(
                 f"two subscriber tables share the topic {topic!r}",
                 key="topics.names",
                 hint="give one of them another name",
             )
-        keyed = identifies(table.identity, settings.topics.chosen(str(table)))
-        truncates = any(o.value == "truncate" for o in operations)
+        keyed = identifies(key_of(table, columns), settings.topics.chosen(str(table)))
+        truncates = Operation.TRUNCATE in operations
         truncates = truncates and settings.topics.truncate == "publish"
         truncates = truncates and settings.envelope.of(subscription).truncates
+        forbidden = identity in specs and specs[identity].forbid_compaction
         specs[identity] = TopicSpec(
             topic,
             settings.topics.partitions,
             settings.topics.config,
             settings.topics.replication_factor,
             partitions_at_creation_only=True,
-            forbid_compaction=not keyed or truncates,
+            forbid_compaction=forbidden or not keyed or truncates,
         )
     return specs
+
+
+def _published(plan: Plan) -> Iterator[tuple[TableId, Collection[str], Collection[Operation]]]:
+    """Yield the columns and operations of each table: by stream, a partition at a time, and copy."""
+    for publish in plan.publishes:
+        table = plan.tables[publish.target_oid]
+        columns = {column.name for column in table.columns if publish.publishes(column)}
+        yield (publish.subscription, table.oid), columns, publish.operations
+    for copy in plan.copies:
+        yield (copy.subscription, copy.target_oid), copy.columns, ()
 
 
 def shared_topics(plan: Plan, settings: Settings) -> list[TopicSpec]:
