@@ -51,6 +51,7 @@ __all__ = [
     "TransientError",
     "UnfitError",
     "UnfitKind",
+    "UnloggedError",
     "UsageError",
     "ValueFormatError",
     "quote_position",
@@ -227,6 +228,10 @@ class ValueFormatError(UnfitError):
     """
 
     kind = "value"
+
+
+class UnloggedError(ValueFormatError):
+    """Key or partition of a changed row need old values that the source has not logged."""
 
 
 class RecordSizeError(UnfitError):

@@ -121,7 +121,8 @@ class OnErrorTable:
 
     value: Literal["stop", "quarantine"] = "stop"
     """The same for a value that its Avro type cannot carry (NaN in `numeric(p,s)`, for
-    example: see [types.md](types.md))."""
+    example: see [types.md](types.md)), and with `copy_data = false` for old values that
+    `topics.keys` or `topics.partition_by` need and that were not logged."""
 
     size: Literal["stop", "quarantine"] = "stop"
     """The same for a record that is larger than the producer or the topic takes, and for a logical

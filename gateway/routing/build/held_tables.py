@@ -41,6 +41,18 @@ class HeldTables:
         self.reasons |= {table_id: reasons[table_id] for table_id in added}
         self._unmarked += sorted(added)
 
+    def withdraw(self, table_id: TableId, reason: str) -> bool:
+        """Give up rows of a table: it is held, or they were its last ones and are lost.
+
+        Returns:
+            Whether it is either. A table that has no copy and still exists is neither.
+        """
+        if table_id in self._ending:
+            self.lost[table_id] = reason
+            return True
+        self.hold({table_id: reason})
+        return table_id in self.copied
+
     def mark(self, tables: Iterable[TableId]) -> None:
         """Make markers due for tables that are held elsewhere and not here."""
         self._unmarked += sorted(self.copied.intersection(tables) - self.reasons.keys())

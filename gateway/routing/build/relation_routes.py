@@ -108,9 +108,9 @@ class RelationRoutes:
         self._publishes = self._now = _by_relation(plan.publishes)
         self._by_target = (self._publishes, _by_target(self._publishes))
         self.addresses = Addresses(plan, self._published_tables, settings, schemas)
-        self._builder = RouteBuilder(plan, settings, self.addresses)
-        self._open_ended = plan.open_ended
         self.held = HeldTables(plan)
+        self._builder = RouteBuilder(plan, settings, self.addresses, self.held)
+        self._open_ended = plan.open_ended
         self.ignored: Counter[Reason] = Counter()
         self._planned = plan.tables
         self._copies = {(copy.subscription, copy.target_oid): copy for copy in plan.copies}
@@ -439,12 +439,9 @@ class RelationRoutes:
                 stops = isinstance(error, SchemaRefusedError) and table_id not in self._open_ended
                 # Rows from before ALTER COLUMN TYPE, which another copy makes dispensable.
                 stops &= not self.projections.differs_in_type(publish, relation)
-                if self.held.is_ending(table_id):
-                    self.held.lost[table_id] = error.message
-                    continue
-                if stops or table_id not in self.held.copied:
+                stops &= not self.held.is_ending(table_id)
+                if stops or not self.held.withdraw(table_id, error.message):
                     raise
-                self.held.hold({table_id: error.message})
         return shared.routes(f"{relation.namespace}.{relation.name}")
 
 

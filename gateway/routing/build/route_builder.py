@@ -9,6 +9,7 @@ from gateway.definitions.model import FilterClause, Operation, Plan
 from gateway.envelope.envelope import EnvelopeEncoder, RowFormatEncoder
 from gateway.envelope.masking import masked_columns, row_mask
 from gateway.envelope.schema import TableSchema, describe
+from gateway.routing.build.held_tables import HeldTables
 from gateway.routing.build.projections import Projection
 from gateway.routing.build.topics import Addresses
 from gateway.routing.row.projection_route import ProjectionRoute
@@ -23,9 +24,12 @@ __all__ = ["RouteBuilder"]
 class RouteBuilder:
     """Builder of projection routes, in steps: the encoder, the targets, the route to them."""
 
-    def __init__(self, plan: Plan, settings: RoutingSettings, addresses: Addresses) -> None:
+    def __init__(
+        self, plan: Plan, settings: RoutingSettings, addresses: Addresses, held: HeldTables
+    ) -> None:
         self._settings = settings
         self._addresses = addresses
+        self._held = held
         self._skips_origins = {s.name: s.origin == "none" for s in plan.subscriptions}
 
     def envelope(self, subscription: str) -> Envelope:
@@ -118,4 +122,5 @@ class RouteBuilder:
             mask=mask,
             tombstones=self._settings.tombstones,
             quarantine=quarantine,
+            withdraw=self._held.withdraw,
         )

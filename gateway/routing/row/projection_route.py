@@ -12,13 +12,13 @@ encoder raises, and the exact size of a record is computed only near the limit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from gateway.core.errors import RecordSizeError, UnfitError, ValueFormatError
+from gateway.core.errors import RecordSizeError, UnfitError, UnloggedError
 from gateway.core.lsn import format_lsn
 from gateway.core.records import Header, Record
-from gateway.definitions.model import Operation
+from gateway.definitions.model import Operation, TableId
 from gateway.envelope.canonical import partition_of
 from gateway.envelope.envelope import EMPTY_ARRAY, EnvelopeEncoder, SourcePrefix
 from gateway.envelope.masking import RowMask
@@ -77,6 +77,8 @@ class ProjectionRoute:
         unchanged: Tuple -> Avro array of the published columns that are UNCHANGED.
         names_keys: Whether the halves of a key change name the key of the other.
         quarantine: Destination of changes that cannot be published; None if these raise.
+        withdraw: Holds a table from a row on whose old values were not logged, and returns whether
+            it could; a table that it could not hold fails as by any other row.
         surely_fits: Size in bytes of key and of value up to which no record can be too large.
     """
 
@@ -104,6 +106,7 @@ class ProjectionRoute:
         "updating",
         "value",
         "widest",
+        "withdraw",
     )
 
     def __init__(
@@ -116,6 +119,7 @@ class ProjectionRoute:
         mask: RowMask | None,
         tombstones: bool,
         quarantine: Quarantine | None = None,
+        withdraw: Callable[[TableId, str], bool] = lambda *_: False,
     ) -> None:
         self.encoder = encoder
         self.target_oid = target_oid
@@ -123,6 +127,7 @@ class ProjectionRoute:
         self.order = order
         self.tombstones = tombstones
         self.quarantine = quarantine
+        self.withdraw = withdraw
         self.encode_row = encoder.encode_row
         self.encode_new = encoder.encode_new
         self.encode_old = encoder.encode_old
@@ -373,11 +378,11 @@ class ProjectionRoute:
         """Raise if key or partition need the whole old row, and it was not logged.
 
         Raises:
-            ValueFormatError: the replica identity is not what the route was built for; that of a
+            UnloggedError: the replica identity is not what the route was built for; that of a
                 partition published as its root can change unannounced.
         """
         if self.encoder.needs_full and not full:
-            raise ValueFormatError(
+            raise UnloggedError(
                 f"{self.encoder.schema}: the old values of the columns in [topics.keys] or"
                 " [topics.partition_by] are not logged",
                 hint="ALTER TABLE ... REPLICA IDENTITY FULL, for each partition",
@@ -469,12 +474,18 @@ class ProjectionRoute:
     ) -> None:
         """Send a change that the target cannot receive to the error topic, or raise its error.
 
+        A table of which old values were not logged is held instead: a copy replaces its rows.
+
         Nothing happens if the subscription skips the transaction because of its origin, in which
         case PostgreSQL does not evaluate the filter either.
 
         Source: FilterByOrigin in decode.c, before pgoutput_change.
         """
         if tx.has_origin and target.skips_origins:
+            return
+        if isinstance(error, UnloggedError) and self.withdraw(
+            (target.counter.subscription, self.target_oid), error.message
+        ):
             return
         if self.quarantine is None or error.kind not in self.quarantine.kinds:
             xid = tx.context.xid

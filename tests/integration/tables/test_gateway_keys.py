@@ -189,6 +189,41 @@ def test_a_table_that_cannot_have_its_key_is_held_alone(
     assert (stopped.code, "table public.t: [topics.keys]" in stopped.err) == (1, True)
 
 
+def test_a_tree_is_held_where_a_partition_does_not_log_the_old_values_for_a_while(
+    scene: MakeScene, source: Connection
+) -> None:
+    source.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, customer int) PARTITION BY RANGE (id);"
+        "CREATE TABLE leaf PARTITION OF t FOR VALUES FROM (0) TO (100);"
+        "CREATE TABLE other (id int PRIMARY KEY, v int);"
+        "ALTER TABLE t REPLICA IDENTITY FULL; ALTER TABLE leaf REPLICA IDENTITY FULL;"
+        "INSERT INTO t VALUES (1, 10), (2, 10), (3, 10); INSERT INTO other VALUES (1, 1)"
+    )
+    s = scene(
+        DEFINITIONS.replace(";", " WITH (publish_via_partition_root);", 1),
+        topics={"partitions": PARTITIONS},
+        **{"topics.partition_by": {"public.t": ["customer"]}},
+    )
+    s.run_to(current_lsn(source))
+    with source.transaction():
+        source.execute("ALTER TABLE leaf REPLICA IDENTITY DEFAULT")
+        source.execute("UPDATE other SET v = 2; UPDATE t SET customer = 11 WHERE id = 1")
+        source.execute("DELETE FROM t WHERE id = 2; UPDATE other SET v = 3")
+        source.execute("ALTER TABLE leaf REPLICA IDENTITY FULL")
+    source.execute("UPDATE t SET customer = 12 WHERE id = 3; UPDATE other SET v = 4")
+
+    ended = s.run_to(current_lsn(source))
+
+    assert "the old values of the columns in [topics.keys]" in ended.err
+    records = in_order(s.read("t"))
+    assert sum(record.op == "t" for record in records) == 2 * PARTITIONS
+    assert Rebuilt(["id"]).apply(records).rows() == s.source_rows("SELECT * FROM t")
+    assert [(r.op, r.value["after"]["v"]) for r in s.read("other") if r.value and r.op != "t"] == [
+        ("r", 1),
+        *(("u", v) for v in (2, 3, 4)),
+    ]
+
+
 def test_a_table_whose_key_or_partition_changes_is_copied_again(
     scene: MakeScene, source: Connection
 ) -> None:

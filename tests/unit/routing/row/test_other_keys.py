@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.core.errors import SchemaError, ValueFormatError
-from gateway.definitions.model import Operation, Publish, Table
+from gateway.definitions.model import Operation, Publish, Table, TableCopy
 from gateway.pgoutput.messages import UNCHANGED, Delete, Insert, ReplicaIdentity, Update
 from schemas.settings.masks import Mask
 from schemas.settings.tables import EnvelopeTable, TopicsTable
@@ -173,17 +173,63 @@ def test_a_relation_that_logs_the_column_no_more_cannot_be_published() -> None:
         gateway.commit(relation_of(lacking), update(None, b"1", b"2", b"x"))
 
 
-@pytest.mark.parametrize("change", [Delete(PARENT, key_tuple(b"1", None, None)),
-                                    update(None, b"1", b"2", b"x", oid=PARENT)])  # fmt: skip
-def test_a_partition_that_logs_the_column_no_more_is_found_by_its_rows(change: Any) -> None:
+LOST = [Delete(PARENT, key_tuple(b"1", None, None)), update(None, b"1", b"2", b"x", oid=PARENT)]
+
+
+def tree_of(*copies: TableCopy) -> Gateway:
+    """A tree whose leaf does not log its old values, which the root's Relation does not show."""
     root = table(PARENT, "t1", COLUMNS, replica_identity=ReplicaIdentity.FULL, kind="p")
     leaf = table(CHILD, "leaf", COLUMNS, ancestors=(PARENT,))
-    gateway = Gateway(
+    return Gateway(
         [replace(root, leaves=(CHILD,)), leaf],
-        [publish(relation=CHILD, target=PARENT)],
+        [publish(name, relation=CHILD, target=PARENT) for name in ("s", "other")],
         topics=TopicsTable(partition_by={"public.t1": ("b",)}),
         partitions=PARTITIONS,
+        copies=copies,
+        quarantined={"value"} if copies else (),
     )
 
+
+@pytest.mark.parametrize("change", LOST)
+def test_a_table_is_held_from_a_row_on_whose_old_values_were_not_logged(change: Any) -> None:
+    gateway = tree_of(TableCopy("s", PARENT, (), ("a", "b", "c")))
+    root = gateway.plan.tables[PARENT]
+
+    seen = gateway.commit(relation_of(root), Insert(PARENT, (b"1", b"2", b"x")), change)
+
+    assert [(s.topic, s.op) for s in data(seen)][:2] == [
+        ("s.public.t1", "c"),
+        ("other.public.t1", "c"),
+    ]
+    assert gateway.routes.held.reasons.keys() == {("s", PARENT)}
+    assert "old values of the columns in [topics.keys]" in gateway.routes.held.reasons["s", PARENT]
+    assert gateway.routes.needs_replan
+    errors = [s.value["subscription"] for s in seen if s.topic == "gw.error" and s.value]
+    assert errors == ["other"]  # no copy will replace its rows
+    (marker,) = (s.value for s in seen if s.op == "COPY")
+    assert marker is not None
+    assert marker["copy"]["state"] == "pending"
+
+
+@pytest.mark.parametrize("change", LOST)
+def test_last_rows_of_a_dropped_tree_whose_old_values_were_not_logged_are_lost(
+    change: Any,
+) -> None:
+    gateway = tree_of()
+    retired = frozenset((name, PARENT) for name in ("s", "other"))
+    gateway.replanned.append(replace(gateway.plan, retired=retired))
+
+    seen = gateway.commit(relation_of(gateway.plan.tables[PARENT]), change)
+
+    assert seen == []
+    assert gateway.routes.held.lost.keys() == retired
+
+
+@pytest.mark.parametrize("change", LOST)
+def test_a_row_whose_old_values_were_not_logged_stops_where_no_copy_can_replace_it(
+    change: Any,
+) -> None:
+    gateway = tree_of()
+
     with pytest.raises(ValueFormatError, match="old values of the columns"):
-        gateway.commit(relation_of(root), change)
+        gateway.commit(relation_of(gateway.plan.tables[PARENT]), change)

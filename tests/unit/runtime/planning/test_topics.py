@@ -21,9 +21,7 @@ INSERTS = frozenset({Operation.INSERT})
 
 
 def of(how: ReplicaIdentity, identity: tuple[str, ...], primary_key: tuple[str, ...]) -> Table:
-    return table(
-        T1, "t", COLUMNS, replica_identity=how, identity=identity, primary_key=primary_key
-    )
+    return table(T1, "t", COLUMNS, replica_identity=how, identity=identity, primary_key=primary_key)
 
 
 FULL_WITH_KEY = of(FULL, ALL, ("id",))
