@@ -176,7 +176,7 @@ class EnvelopeEncoder:
         encode_old: The same with the identity columns only.
         encode_key: Tuple -> record ``Key``, or None without a key.
         encode_place: Tuple -> bytes that are those of the old row unless an UPDATE moves the row
-            to another identity, key or partition; None without an identity.
+            to another identity, key or partition; None where none can.
         canonical_key: Tuple -> canonical form of the columns that choose the partition, or None
             without such.
         encode_unchanged: Tuple -> Avro array of the names of unchanged TOAST columns.

@@ -209,8 +209,8 @@ def describe(
     is_nullable = not set(of_record or ()) <= set(key or ()) or of_record == ()
     partition_fields = tuple(by_column[name] for name in chosen.partition) or key_fields
     place_fields = key_fields
-    if key is not None and (chosen.key or chosen.partition):
-        place_fields = tuple(by_column[name] for name in named) if key else fields
+    if chosen.key or chosen.partition:
+        place_fields = fields if key == () else tuple(by_column[name] for name in named)
     namespace = f"pgsluice.{avro_name(table_schema)}.{avro_name(table_name)}"
     labels = shown_labels(columns)
     properties = {c.name: _properties(c, labels.get(c.name, ())) for c in columns}

@@ -103,7 +103,7 @@ def _specs_by_table(plan: Plan, settings: Settings) -> dict[TableId, TopicSpec]:
 
 
 def _published(plan: Plan) -> Iterator[tuple[TableId, Collection[str], Collection[Operation]]]:
-    """Yield the columns and operations of each table: by stream, a partition at a time, and copy."""
+    """Yield the columns and operations of each table: by partition, and by copy."""
     for publish in plan.publishes:
         table = plan.tables[publish.target_oid]
         columns = {column.name for column in table.columns if publish.publishes(column)}

@@ -233,3 +233,53 @@ def test_a_row_whose_old_values_were_not_logged_stops_where_no_copy_can_replace_
 
     with pytest.raises(ValueFormatError, match="old values of the columns"):
         gateway.commit(relation_of(gateway.plan.tables[PARENT]), change)
+
+
+def test_rows_of_a_tree_without_identity_move_by_key_and_partition() -> None:
+    root = table(PARENT, "t1", COLUMNS, identity=(), primary_key=(), kind="p", leaves=(CHILD,))
+    leaf = replace(FULL, oid=CHILD, name="leaf", ancestors=(PARENT,))
+    gateway = Gateway(
+        [root, leaf],
+        [publish(relation=CHILD, target=PARENT)],
+        topics=TopicsTable(keys={"public.t1": ("b",)}, partition_by={"public.t1": ("c",)}),
+        partitions=PARTITIONS,
+    )
+
+    seen = gateway.commit(
+        relation_of(root),
+        update(full_tuple(b"1", b"2", b"x"), b"2", b"2", b"x", oid=PARENT),
+        update(full_tuple(b"2", b"2", b"x"), b"2", b"2", b"y", oid=PARENT),
+        update(full_tuple(b"2", b"2", b"y"), b"2", b"3", b"y", oid=PARENT),
+        Delete(PARENT, full_tuple(b"2", b"3", b"y")),
+    )
+
+    assert [(s.op, s.key, s.headers.get("rekey"), s.partition) for s in data(seen)] == [
+        ("u", {"b": 2}, None, partition(b"x")),
+        ("d", {"b": 2}, "old", partition(b"x")),
+        ("c", {"b": 2}, "new", partition(b"y")),
+        ("d", {"b": 2}, "old", partition(b"y")),
+        ("c", {"b": 3}, "new", partition(b"y")),
+        ("d", {"b": 3}, None, partition(b"y")),
+    ]
+    assert identity_of(gateway) == [[]]
+
+
+def test_rows_without_key_move_between_partitions() -> None:
+    root = table(PARENT, "t1", COLUMNS, identity=(), primary_key=(), kind="p", leaves=(CHILD,))
+    leaf = replace(FULL, oid=CHILD, name="leaf", ancestors=(PARENT,))
+    gateway = Gateway(
+        [root, leaf],
+        [publish(relation=CHILD, target=PARENT)],
+        topics=TopicsTable(partition_by={"public.t1": ("c",)}),
+        partitions=PARTITIONS,
+        envelope=EnvelopeTable(format="debezium"),
+    )
+
+    seen = gateway.commit(
+        relation_of(root), update(full_tuple(b"1", b"2", b"x"), b"1", b"2", b"y", oid=PARENT)
+    )
+
+    assert [(s.op, s.key, s.headers.get("rekey"), s.partition) for s in data(seen)] == [
+        ("d", None, "old", partition(b"x")),
+        ("c", None, "new", partition(b"y")),
+    ]
