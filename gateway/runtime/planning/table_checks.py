@@ -87,7 +87,8 @@ def find_faults(
 def key_faults(settings: Settings, plan: Plan) -> dict[TableId, Fault]:
     """Return the faults of tables that cannot have the key or the partitions of the settings.
 
-    Those that would be copied without a ``t`` need a key that identifies a row.
+    Those without a ``t`` need a key that identifies a row, if they have one of the settings or are
+    copied.
     """
     return {**_keyless_faults(settings, plan), **dict(_chosen_faults(settings, plan))}
 
@@ -110,24 +111,24 @@ def _chosen_faults(settings: Settings, plan: Plan) -> Iterator[tuple[TableId, Fa
 
 
 def _keyless_faults(settings: Settings, plan: Plan) -> dict[TableId, Fault]:
-    without = {
-        subscription.name
-        for subscription in plan.subscriptions
-        if subscription.copy_data and not settings.envelope.of(subscription.name).truncates
-    }
+    copied = {subscription.name for subscription in plan.subscriptions if subscription.copy_data}
     return {
         (publish.subscription, publish.target_oid): Fault(why, always=True)
         for publish in plan.publishes
-        if publish.subscription in without and (why := _why_no_upsert(settings, plan, publish))
+        if not settings.envelope.of(publish.subscription).truncates
+        and (why := _why_no_upsert(settings, plan, publish, copied))
     }
 
 
-def _why_no_upsert(settings: Settings, plan: Plan, publish: Publish) -> str | None:
+def _why_no_upsert(
+    settings: Settings, plan: Plan, publish: Publish, copied: Collection[str]
+) -> str | None:
     table = plan.tables[publish.target_oid]
     key = key_of(table, {c.name for c in table.columns if publish.publishes(c)})
-    if not key:
+    chosen = settings.topics.chosen(str(table))
+    if not key and publish.subscription in copied:
         return _NO_KEY
-    return None if identifies(key, settings.topics.chosen(str(table))) else _SHARED_KEY
+    return _SHARED_KEY if chosen.key and not identifies(key, chosen) else None
 
 
 def reserved_topics(settings: Settings, plan: Plan) -> list[str]:

@@ -248,14 +248,16 @@ def test_a_table_whose_key_or_partition_changes_is_copied_again(
     assert copies == [2, 3, 3, 4]
 
 
+@pytest.mark.parametrize("options", ["", " WITH (copy_data = false)"])
 def test_a_topic_that_is_compacted_and_one_without_truncates_need_a_key_of_one_row(
-    scene: MakeScene, source: Connection
+    scene: MakeScene, source: Connection, options: str
 ) -> None:
     source.execute("CREATE TABLE t (id int PRIMARY KEY, customer int NOT NULL)")
     source.execute("CREATE TABLE other (id int, customer int NOT NULL, PRIMARY KEY (customer, id))")
     source.execute("ALTER TABLE t REPLICA IDENTITY FULL; INSERT INTO t VALUES (1, 10)")
     keys = {"public.t": ["customer"], "public.other": ["customer"]}
-    s = scene(DEFINITIONS, envelope={"format": "row"}, **{"topics.keys": keys})
+    definitions = DEFINITIONS.replace("PUBLICATION p;", f"PUBLICATION p{options};")
+    s = scene(definitions, envelope={"format": "row"}, **{"topics.keys": keys})
     refused = s.cli("check")
     assert refused.out.count("is held: several rows can have the key of [topics.keys]") == 2
 
