@@ -23,6 +23,7 @@ from gateway.definitions.model import (
     SubscriptionDefinition,
     Table,
     TableCopy,
+    TableId,
 )
 from gateway.pgoutput.messages import (
     Begin,
@@ -190,6 +191,7 @@ class Gateway:
         topics: TopicsTable | None = None,
         hash_key: bytes = b"",
         has_masks: bool = False,
+        retired: frozenset[TableId] = frozenset(),
     ) -> None:
         self.schemas = schemas or Schemas()
         names = dict.fromkeys(p.subscription for p in publishes)
@@ -203,6 +205,7 @@ class Gateway:
             tuple(copies),
             (),
             topics=topics or TopicsTable(),
+            retired=retired,
         )
         by_oid = {t.oid: t for t in tables}
         counts = {

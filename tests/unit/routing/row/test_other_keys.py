@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.core.errors import SchemaError, ValueFormatError
-from gateway.definitions.model import Operation, Publish, Table, TableCopy
+from gateway.definitions.model import Operation, Publish, Table, TableCopy, TableId
 from gateway.pgoutput.messages import UNCHANGED, Delete, Insert, ReplicaIdentity, Update
 from schemas.settings.masks import Mask
 from schemas.settings.tables import EnvelopeTable, TopicsTable
@@ -176,7 +176,7 @@ def test_a_relation_that_logs_the_column_no_more_cannot_be_published() -> None:
 LOST = [Delete(PARENT, key_tuple(b"1", None, None)), update(None, b"1", b"2", b"x", oid=PARENT)]
 
 
-def tree_of(*copies: TableCopy) -> Gateway:
+def tree_of(*copies: TableCopy, retired: frozenset[TableId] = frozenset()) -> Gateway:
     """A tree whose leaf does not log its old values, which the root's Relation does not show."""
     root = table(PARENT, "t1", COLUMNS, replica_identity=ReplicaIdentity.FULL, kind="p")
     leaf = table(CHILD, "leaf", COLUMNS, ancestors=(PARENT,))
@@ -187,6 +187,7 @@ def tree_of(*copies: TableCopy) -> Gateway:
         partitions=PARTITIONS,
         copies=copies,
         quarantined={"value"} if copies else (),
+        retired=retired,
     )
 
 
@@ -215,9 +216,8 @@ def test_a_table_is_held_from_a_row_on_whose_old_values_were_not_logged(change: 
 def test_last_rows_of_a_dropped_tree_whose_old_values_were_not_logged_are_lost(
     change: Any,
 ) -> None:
-    gateway = tree_of()
     retired = frozenset((name, PARENT) for name in ("s", "other"))
-    gateway.replanned.append(replace(gateway.plan, retired=retired))
+    gateway = tree_of(retired=retired)
 
     seen = gateway.commit(relation_of(gateway.plan.tables[PARENT]), change)
 
@@ -283,3 +283,24 @@ def test_rows_without_key_move_between_partitions() -> None:
         ("d", None, "old", partition(b"x")),
         ("c", None, "new", partition(b"y")),
     ]
+
+
+@pytest.mark.parametrize("settings", [{"keys": {"public.t1": ("gone",)}},
+                                      {"partition_by": {"public.t1": ("gone",)}}])  # fmt: skip
+def test_a_dropped_table_that_lacks_a_chosen_column_loses_only_its_last_rows(settings: Any) -> None:
+    retired = frozenset({("s", T1)})
+    gateway = Gateway([FULL], [publish()], topics=TopicsTable(**settings), retired=retired)
+
+    assert gateway.routes.register_all() == {}
+    assert not gateway.routes.held.lost
+    seen = gateway.commit(relation_of(FULL), Insert(T1, (b"1", b"2", b"x")))
+
+    assert seen == []
+    assert gateway.routes.held.lost.keys() == retired
+
+
+def test_a_table_that_lacks_a_chosen_column_cannot_be_registered() -> None:
+    gateway = gateway_of(FULL, keys=("gone",))
+
+    with pytest.raises(SchemaError, match="key columns are not published: gone"):
+        gateway.routes.register_all()
