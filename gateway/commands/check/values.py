@@ -72,8 +72,8 @@ def type_findings(plan: Plan, settings: Settings) -> Iterator[Finding]:
                 yield Finding(
                     Severity.WARNING,
                     f"table {table}: column {column.name}, of type {column.type_name}, is part of"
-                    " the key, and therefore carried as text: its schema changes once the key is"
-                    " another one",
+                    " the key, and therefore carried as text, in the value as well: its schema"
+                    " changes once the key is another one, which compatibility BACKWARD refuses",
                     f'carry it as text whatever the key is: [types.columns] "{name}" = "text"',
                 )
     for name in sorted(types.columns):

@@ -190,7 +190,10 @@ def test_an_array_in_a_key_is_named_unless_it_is_text_in_any_case(
     s.project.extra = {"types": {"arrays": "native"}, "types.columns": {"public.wide.a": "text"}}
     as_text = s.cli("check").out
 
-    assert "WARNING table public.wide: column a, of type integer[], is part of the key" in said
+    assert (
+        "WARNING table public.wide: column a, of type integer[], is part of the key, and therefore"
+        " carried as text, in the value as well"
+    ) in said
     assert "column i, of" not in said
     assert "is part of the key" not in as_text
 

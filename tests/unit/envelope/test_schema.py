@@ -14,7 +14,7 @@ from gateway.definitions.model import Column, Element, Table
 from gateway.definitions.tables.keys import key_of
 from gateway.envelope.schema import describe, has_choice
 from gateway.pgoutput.messages import ReplicaIdentity
-from schemas.settings.tables import TYPE_CHOICES, TypeMode, TypesTable
+from schemas.settings.tables import TYPE_CHOICES, ChosenColumns, TypeMode, TypesTable
 from tests.unit.envelope.columns import INT4, NATIVE, T1, TEXT, EnvelopeColumn, column, numeric
 
 
@@ -285,6 +285,9 @@ def test_a_type_with_parts_is_text_in_a_key(choice: str) -> None:
     assert value_fields(keyed.value_schema)[0]["type"] == ["null", "string"]
     assert whole.key_schema["fields"][0]["type"] == ["null", "string"]
     assert value_fields(whole.value_schema)[0]["type"][1] == avro_of(nested, NATIVE)
+
+    named = describe("public", "t", [nested], (), types=NATIVE, chosen=ChosenColumns(("c",)))
+    assert value_fields(named.value_schema)[0]["type"] == ["null", "string"]
 
 
 def test_a_field_of_an_enum_has_its_labels() -> None:
