@@ -86,21 +86,10 @@ def mask_findings(plan: Plan) -> Iterator[Finding]:
 
 
 def key_findings(plan: Plan, settings: Settings) -> Iterator[Finding]:
-    """Yield the keys and partitions that ``[topics]`` chooses, and names there of no table."""
-    topics = settings.topics
-    held = {f"{one.schema}.{one.table}" for one in plan.held}
+    """Yield the keys and partitions that ``[topics]`` chooses."""
     tables = {str(plan.tables[oid]): plan.tables[oid] for _, oid in plan.targets}
-    for setting, names in (("keys", topics.keys), ("partition_by", topics.partition_by)):
-        for name in sorted(names.keys() - tables.keys() - held):
-            if settings.group is None:
-                yield Finding(
-                    Severity.WARNING,
-                    f"topics: [topics.{setting}] has {name}, and no such table is published",
-                    "write it as schema.table, without quotes inside; under "
-                    "publish_via_partition_root the root",
-                )
     for name, table in sorted(tables.items()):
-        chosen, columns = topics.chosen(name), {column.name for column in table.columns}
+        chosen, columns = settings.topics.chosen(name), {column.name for column in table.columns}
         if chosen.partition:
             yield fine(f"table {name}: its partitions are chosen by {', '.join(chosen.partition)}")
         if not chosen.key:

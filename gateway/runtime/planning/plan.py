@@ -40,6 +40,7 @@ from gateway.definitions.groups import only_group
 from gateway.definitions.masks import PlannedMasks, with_masks
 from gateway.definitions.model import Catalog, Definitions, Fault, Plan, Table, TableId
 from gateway.definitions.sql.parser import parse_definitions
+from gateway.definitions.tables.keys import unpublished_names
 from gateway.definitions.tables.listed import Listed
 from gateway.definitions.tables.remembered import (
     known_tables,
@@ -220,7 +221,9 @@ def _vetted(
             if (fault.always or holdable(name, catalog.tables[oid])) and (name, oid) not in found
         }
         if not more:
-            return plan
+            # Another group's gateway may publish them.
+            unknown = () if settings.group is not None else unpublished_names(plan)
+            return replace(plan, warnings=(*plan.warnings, *unknown))
         found |= more
 
 
