@@ -23,8 +23,8 @@ from tests.support.gateway.scene import (
     wait_until_confirmed,
 )
 from tests.support.models.rebuild import Rebuilt
-from tests.support.workloads.dml import PUBLICATIONS, TABLES, Workload
-from tests.support.workloads.keys import IDENTITIES, KEYS, NATIVE, PARTITION_BY, chosen
+from tests.support.workloads.dml import PUBLICATIONS, Workload
+from tests.support.workloads.keys import IDENTITIES, KEYS, NATIVE, PARTITION_BY, TABLES, chosen
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 
@@ -82,6 +82,9 @@ def test_tables_are_rebuilt_under_other_keys_and_each_key_is_in_one_partition(
         # A workload of some seeds truncates at its end.
         for b in (7, 5, 7, 8):
             connection.execute(
+                "INSERT INTO keyed VALUES (900, 9) ON CONFLICT (a) DO UPDATE SET b = %s", [b]
+            )
+            connection.execute(
                 "INSERT INTO whole VALUES (900, 9, NULL) ON CONFLICT (a) DO UPDATE SET b = %s", [b]
             )
         end = current_lsn(connection)
@@ -111,6 +114,9 @@ def test_tables_are_rebuilt_under_other_keys_and_each_key_is_in_one_partition(
         r.headers.get("rekey") for r in in_order(s.read("whole")) if r.key == {"c": None, "a": 900}
     ]
     assert {"old", "new"} <= set(halves)
+    moved = [r for r in in_order(s.read("keyed")) if r.key == {"a": 900} and r.value is not None]
+    assert {"old", "new"} <= {r.headers.get("rekey") for r in moved}
+    assert len({r.partition for r in moved}) > 1
 
 
 def test_a_producer_with_the_form_as_key_is_partitioned_alike(

@@ -15,8 +15,8 @@ from spark_consumer.settings import ConsumerSettings
 from tests.support.backends.servers import Database, DatabaseFactory
 from tests.support.gateway.native import NativeSubscription
 from tests.support.gateway.scene import Scene, current_lsn, scene
-from tests.support.workloads.dml import PUBLICATIONS, TABLES, Workload
-from tests.support.workloads.keys import IDENTITIES, KEYS, NATIVE, PARTITION_BY, chosen
+from tests.support.workloads.dml import PUBLICATIONS, Workload
+from tests.support.workloads.keys import IDENTITIES, KEYS, NATIVE, PARTITION_BY, TABLES, chosen
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,6 +26,9 @@ __all__ = ["scene"]
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.postgres, pytest.mark.slow]
 
 MOVES = """
+DELETE FROM keyed WHERE a >= 900; INSERT INTO keyed VALUES (900, 1), (901, 2), (902, 3);
+UPDATE keyed SET b = b + 1 WHERE a >= 900; UPDATE keyed SET b = b + 1 WHERE a = 900;
+UPDATE keyed SET a = 903, b = 7 WHERE a = 902; DELETE FROM keyed WHERE a = 901;
 DELETE FROM whole WHERE a >= 900; DELETE FROM filtered WHERE a < 0;
 INSERT INTO whole VALUES (900, 9, 'x'), (901, 5, NULL);
 UPDATE whole SET b = b - 2 WHERE a >= 900;

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tests.support.workloads import dml
+
+TABLES = f"{dml.TABLES} ALTER TABLE keyed REPLICA IDENTITY FULL;"
+
 # Without pc: see tests/fault/gateway/test_gateway_killed.py.
 NATIVE = ("pa", "pb", "pd", "pe")
 
@@ -22,7 +26,14 @@ IDENTITIES: Mapping[str, Sequence[str]] = {
 KEYS = {"filtered": ("b",), "whole": ("c", "a"), "bag": ("b",), "appended": ("c", "a")}
 """Keys that rows share, that can be NULL, and one that identifies a row and can be NULL."""
 
-PARTITION_BY = {"whole": ("b",), "bag": ("c", "b"), "filtered": ("a",), "appended": ("b",)}
+PARTITION_BY = {
+    "keyed": ("b",),
+    "whole": ("b",),
+    "bag": ("c", "b"),
+    "filtered": ("a",),
+    "appended": ("b",),
+}
+"""Partitions by columns of the key, of a chosen key, and by others beside the identity as key."""
 
 
 def chosen(names: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
