@@ -6,10 +6,11 @@
 
 Rows and the offset behind them are in one SQLite transaction, so nothing is lost or done twice. The
 table `row` has the key and the row as JSON. What each record means is in docs/envelope.md. This one
-is for tables with a key, and topics of one partition.
+is for topics of one partition, and refuses those in which several rows can have one key.
 """
 
 import argparse
+import functools
 import json
 import sqlite3
 from typing import Any
@@ -23,6 +24,15 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 def text(datum: Any) -> str:
     """As JSON, the same for the same datum."""
     return json.dumps(datum, default=str, sort_keys=True)
+
+
+def identifies(key: Any, value: Any) -> bool:
+    """Whether no two rows have the same key, by the schemas of key and value."""
+    if "pg_identity" in value:  # the key was chosen, and the row is identified by these
+        names = {field["name"] for field in key["fields"]}
+        return bool(value["pg_identity"]) and names.issuperset(value["pg_identity"])
+    # The whole row is the key, which equal rows share, where its fields can be null.
+    return not any(isinstance(field["type"], list) for field in key["fields"])
 
 
 def apply(db: sqlite3.Connection, key: Any, change: Any, rekey: object, moved: Any) -> Any | None:
@@ -59,7 +69,14 @@ def main() -> None:
     db.execute("CREATE TABLE IF NOT EXISTS position (next_offset INTEGER)")
     stored = db.execute("SELECT next_offset FROM position").fetchone()
 
-    avro = AvroDeserializer(SchemaRegistryClient({"url": given.registry}))
+    registry = SchemaRegistryClient({"url": given.registry})
+    avro = AvroDeserializer(registry)
+
+    @functools.cache
+    def schema(prefix: bytes) -> Any:
+        """The schema that a record names in its first five bytes."""
+        return json.loads(registry.get_schema(int.from_bytes(prefix[1:], "big")).schema_str or "")
+
     consumer = Consumer(
         {
             "bootstrap.servers": given.bootstrap,
@@ -84,6 +101,12 @@ def main() -> None:
         if record.value() is not None:  # else a tombstone, which says what the record before said
             key = avro(record.key(), SerializationContext(given.topic, MessageField.KEY))
             change = avro(record.value(), SerializationContext(given.topic, MessageField.VALUE))
+            prefixes = [(wire or b"")[:5] for wire in (record.key(), record.value())]
+            identified = key and identifies(*map(schema, prefixes))
+            if not identified and change["op"] != "t":
+                raise SystemExit(
+                    "several rows can have the same key, or none: see docs/envelope.md"
+                )
             moved = apply(db, key, change, dict(record.headers() or ()).get("rekey"), moved)
         if moved is None:  # both halves of a change of the key belong together
             with db:

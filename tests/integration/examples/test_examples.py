@@ -73,6 +73,50 @@ def test_topic_to_sqlite_keeps_a_table_equal(
         assert "'a': 80" in printed_by_the_readme(s, kafka, registry)
 
 
+@pytest.mark.parametrize(
+    ("a", "key", "is_refused"),
+    [
+        ("int PRIMARY KEY", ["b"], True),
+        ("int PRIMARY KEY", ["b", "a"], False),
+        ("int", [], True),
+        ("int", ["a"], True),
+    ],
+)
+def test_topic_to_sqlite_refuses_a_key_that_rows_share(
+    scene: Callable[..., Scene],
+    database: Database,
+    kafka: str,
+    registry: str,
+    tmp_path: Path,
+    a: str,
+    key: list[str],
+    is_refused: bool,
+) -> None:
+    with database.connect() as connection:
+        connection.execute(f"CREATE TABLE t (a {a}, b int)".encode())
+        connection.execute(
+            "ALTER TABLE t REPLICA IDENTITY FULL; INSERT INTO t VALUES (1, 7), (2, 7)"
+        )
+    s = scene(
+        "CREATE PUBLICATION p FOR TABLE t; CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;",
+        **({"topics.keys": {"public.t": key}} if key else {}),
+    )
+    s.run_to("0/1")
+    file = tmp_path / "copy.db"
+    arguments = [kafka, registry, s.topic("t"), str(file), "--to-end"]
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "topic_to_sqlite.py"), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+
+    with closing(sqlite3.connect(file)) as db:
+        rows = [json.loads(row) for (row,) in db.execute("SELECT row FROM row ORDER BY key")]
+    assert ("several rows can have the same key" in done.stderr) is is_refused
+    assert rows == ([] if is_refused else [{"a": 1, "b": 7}, {"a": 2, "b": 7}])
+
+
 def printed_by_the_readme(s: Scene, kafka: str, registry: str) -> str:
     """Run the fifteen lines until they have printed a change of a key, then on a missing topic."""
     (text,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
