@@ -56,7 +56,9 @@ def remove_files(spark: SparkSession, state: State, hours: float) -> None:
     if kept is not None:
         since = table.snapshot(kept).timestampMillis()
         expiry = table.expireSnapshots().expireOlderThan(since).retainLast(1)
-        expiry.cleanExpiredMetadata(True).commit()
+        # Files are removed below, where nothing has them: a file of deletion vectors that one
+        # snapshot has done with can have vectors that later ones still need.
+        expiry.cleanExpiredMetadata(True).cleanExpiredFiles(False).commit()
     Folder(spark, f"{state.metadata.path}/{FOLDER}").remove_all()
     _actions(spark).deleteOrphanFiles(table).olderThan(until).execute()
 

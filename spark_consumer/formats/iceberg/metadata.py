@@ -73,10 +73,22 @@ class Metadata:
             raise
 
     def state(self) -> State | None:
-        """Return the newest state; None if there is no table."""
+        """Return the newest state; None if there is no table.
+
+        Raises:
+            TableError: its metadata are of a table in another folder.
+        """
         table = self.table()
         if table is None:
             return None
+        # Its files would be read there, and removed there by maintenance.
+        if self._qualified(table.location()) != self._qualified(self.path):
+            raise TableError(
+                f"{self.label}: the folder {self.path} has the metadata of the Iceberg table in"
+                f" {table.location()}",
+                hint="such a table cannot be copied or moved as a folder: start with an empty "
+                "warehouse",
+            )
         changes = table.newTransaction()
         return State(self, changes.underlyingOps(), changes.startMetadata(), changes)
 
@@ -125,6 +137,11 @@ class Metadata:
     def stale(self, error: Py4JJavaError) -> bool:
         """Whether a commit failed because another one was made."""
         return any(self._is(error, name) for name in _STALE)
+
+    def _qualified(self, place: str) -> str:
+        path = self.jvm.org.apache.hadoop.fs.Path(place)
+        hadoop = self._spark._jsc.hadoopConfiguration()
+        return str(path.getFileSystem(hadoop).makeQualified(path).toString())
 
     def _is(self, error: Py4JJavaError, name: str) -> bool:
         return bool(is_instance_of(self._gateway, error.java_exception, name))

@@ -38,14 +38,19 @@ def rows_of(spark: SparkSession, state: State, version: Version | None = None) -
     Raises:
         TableError: there is no such version any more.
     """
-    snapshot = state.base.currentSnapshot() if version is None else state.snapshot(version)
+    reader = spark.read.format("iceberg")
+    if version is None:
+        # With the columns of the table: those of its snapshot may be older. A commit on top of
+        # `state` shows that nothing has come in between.
+        return reader.load(state.metadata.path)
+    snapshot = state.snapshot(version)
     if snapshot is None:
         raise TableError(
             f"{state.metadata.label}: there is no version {version} any more",
             hint="keep_hours says for how long states are kept",
         )
-    reader = spark.read.format("iceberg").option("versionAsOf", str(snapshot.snapshotId()))
-    return reader.load(state.metadata.path)
+    at = reader.option("versionAsOf", str(snapshot.snapshotId()))
+    return at.load(state.metadata.path)
 
 
 class IcebergTable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,6 +136,58 @@ def test_columns_follow_without_a_file_being_written_where_iceberg_can_read_on(
     table.apply()
 
     assert table.rows() == [(1, 7), (3, 7)]
+
+
+def test_rows_have_the_columns_of_the_table_and_not_of_its_last_snapshot(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    columns = [Col("a", "int", "integer", number=1), Col("b", "int", "integer", number=2)]
+    topic = TableTopic(StaticSchemas(), "s.public.t", columns, [])
+    topic.truncate(0x90, 0, snapshot="first")
+    for number in (1, 2):
+        topic.change("r", 0x90, 0, after={"a": number, "b": number})
+    table = Direct(spark, tmp_path, topic, IcebergFormat())
+    table.apply()
+
+    topic.columns = [*columns, Col("d", "string", "text", number=3)]
+    topic.change("d", 0xA0, 1, before={"a": 2, "b": 2, "d": None})
+    topic.change("c", 0xA0, 2, after={"a": 3, "b": 3, "d": "new"})
+    table.apply()
+
+    assert sorted(table.rows()) == [(1, 1, None), (3, 3, "new")]
+
+
+def test_vectors_that_later_states_need_outlive_the_states_that_wrote_them(
+    table: IcebergTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark, found = table.spark, found_in(table)
+    monkeypatch.setattr(merge, "VECTOR_BYTES", -1)
+    table.write(spark.range(5, 60).repartition(2), commit(1), found, empty=False, recreate=False)
+    left = set(ids(table))
+    for serial, (first, end) in enumerate(((5, 20), (20, 24), (24, 25)), 2):
+        delete(table, first, end, serial)
+        left -= set(range(first, end))
+    unset = table._metadata.state()
+    assert unset is not None
+    unset.changes.updateProperties().set("history.expire.max-snapshot-age-ms", "0").commit()
+    unset.replace()
+
+    table.vacuum(0.0)
+
+    assert set(ids(table)) == left
+
+
+def test_a_table_in_another_folder_than_its_own_is_refused(table: IcebergTable) -> None:
+    shutil.copytree(table.path, f"{table.path}.copy")
+    there = files(table)
+    copy = IcebergFormat().table(table.spark, f"{table.path}.copy", "copy")
+
+    with pytest.raises(TableError, match="has the metadata of the Iceberg table in"):
+        copy.vacuum(0.0)
+    with pytest.raises(TableError, match="has the metadata of the Iceberg table in"):
+        copy.find()
+
+    assert files(table) == there
 
 
 def test_small_files_are_merged_and_what_nothing_needs_is_removed(
