@@ -22,6 +22,7 @@ from tests.support.backends.flink import EXAMPLES, printed
 from tests.support.backends.servers import Database, DatabaseFactory
 from tests.support.gateway.native import NativeSubscription
 from tests.support.gateway.scene import Scene, current_lsn
+from tests.support.workloads import keys
 from tests.support.workloads.dml import FIRST, PUBLICATIONS, TABLES, Workload
 from tests.support.workloads.keys import KEYS, NATIVE, PARTITION_BY, chosen
 
@@ -103,12 +104,13 @@ def test_rows_are_a_native_subscription_s_through_restarts_and_copies(
     seed: int,
 ) -> None:
     publications = NATIVE if other_keys else FIRST
+    tables = keys.TABLES if other_keys else TABLES
     others = {"topics.keys": chosen(KEYS), "topics.partition_by": chosen(PARTITION_BY)}
     with database.connect() as connection:
-        connection.execute(f"{TABLES} {PUBLICATIONS}".encode())
+        connection.execute(f"{tables} {PUBLICATIONS}".encode())
         workload = Workload(connection, seed)
         workload.run(60)
-        native = NativeSubscription(database, make_database, TABLES, publications)
+        native = NativeSubscription(database, make_database, tables, publications)
         s = scene(
             f"{PUBLICATIONS}"
             f"CREATE SUBSCRIPTION {{s}} CONNECTION '' PUBLICATION {', '.join(publications)};",
