@@ -27,7 +27,7 @@ from gateway.definitions.column_lists import (
     disagreement,
     publishes_generated,
 )
-from gateway.definitions.identity import find_identity_problems
+from gateway.definitions.identity import find_identity_problems, identity_gap
 from gateway.definitions.masks import PlannedMasks
 from gateway.definitions.membership import Entry, Membership
 from gateway.definitions.model import (
@@ -438,10 +438,12 @@ def _without_identity(
         table = members.tables[publish.relation_oid]
         publications = [members.publications[name] for name in names[publish.subscription]]
         for operation, error in find_identity_problems(members, publications, table, ""):
+            lacking = identity_gap(table) is not None
             publish = replace(
                 publish,
                 operations=publish.operations - {operation},
-                omitted=publish.omitted | {operation},
+                omitted=publish.omitted | ({operation} if lacking else set()),
+                filters={o: f for o, f in publish.filters.items() if lacking or o != operation},
             )
             reason = error.hint.partition(" Set [")[0] if error.hint else ""
             warnings[

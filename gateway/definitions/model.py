@@ -342,8 +342,8 @@ class Publish:
             including those added later.
         generated: Whether stored generated columns are published if there is no column list.
         masks: Masks of the published columns.
-        omitted: Operations that its publications have, and its replica identity does not allow.
-            Other leaves of its tree can have them.
+        omitted: Operations that its publications have, and that it cannot have, as it has no
+            replica identity. Other leaves of its tree can have them.
     """
 
     subscription: str

@@ -7,9 +7,10 @@ The plan was made from the catalog as of another time, and checked against that 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from gateway.definitions.masks import reused_name
-from gateway.definitions.model import IDENTIFYING, Publish, Table
+from gateway.definitions.model import IDENTIFYING, Operation, Publish, Table
 from gateway.pgoutput.messages import Relation, ReplicaIdentity
 from gateway.routing.build.publication_history import Publishes
 from gateway.routing.row.filters import Filters
@@ -17,19 +18,28 @@ from gateway.routing.row.filters import Filters
 __all__ = ["mismatch_of", "published_as", "targets_of"]
 
 
-def published_as(publishes: Iterable[Publish]) -> list[Publish]:
+def published_as(relation_oid: int, publishes: Iterable[Publish]) -> list[Publish]:
     """Return the publish of an announced relation for each subscription.
 
     A tree that is read under its root has one for every leaf. They are alike, except that leaves
-    may lack updates and deletes, which the server does not send of those. What all leaves lack is
-    not published, though the server may send it for other subscriptions.
+    without an identity lack updates and deletes. The root has them nevertheless: a leaf that had
+    them may have left since. The subscription gets no operation that a leaf with an identity lacks,
+    even if the server sends it for others.
     """
     widest: dict[str, Publish] = {}
+    denied: dict[str, set[Operation]] = {}
     for publish in publishes:
+        lacked = set(Operation) - publish.operations - publish.omitted
+        denied.setdefault(publish.subscription, set()).update(lacked)
+        if publish.relation_oid != relation_oid:
+            publish = replace(publish, operations=publish.operations | publish.omitted)
         known = widest.setdefault(publish.subscription, publish)
         if len(publish.operations) > len(known.operations):
             widest[publish.subscription] = publish
-    return list(widest.values())
+    return [
+        replace(one, operations=one.operations - (one.omitted & denied[name]))
+        for name, one in widest.items()
+    ]
 
 
 def targets_of(publishes: Publishes, oids: Iterable[int]) -> set[tuple[str, int]]:

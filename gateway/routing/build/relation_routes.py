@@ -432,7 +432,7 @@ class RelationRoutes:
     ) -> list[ProjectionRoute]:
         """Return one projection route for all publishes that share target and columns."""
         shared = SharedProjections(self._builder, self.filters, names, asking)
-        for publish in published_as(publishes):
+        for publish in published_as(relation.relation_oid, publishes):
             table_id = (publish.subscription, publish.target_oid)
             try:
                 projection = self.projections.of_relation(publish, relation)
