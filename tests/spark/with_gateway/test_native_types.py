@@ -211,7 +211,7 @@ def assert_same(connection: psycopg.Connection[Any], table: str, frame: Any) -> 
         name = sql.Identifier(field.name)
         # Java prints other digits of a floating point number than PostgreSQL.
         prints = not any(word in field.name for word in ("real", "float8", "vec"))
-        # A box has no operator = that orders or groups by, nor have arrays of a domain and its type.
+        # A box has no operator = that orders or groups by, nor an array of a domain with its type.
         differs = sql.SQL("false" if "box" in field.name else "own::{0} IS DISTINCT FROM v::{0}")
         found = connection.execute(
             sql.SQL(
