@@ -363,7 +363,8 @@ def format_timestamp(usecs: int, zone: str) -> bytes:
     seconds, usecs = divmod(usecs, USECS_PER_SEC)
     fraction = f".{usecs:06d}".rstrip("0") if usecs else ""
     clock = f" {seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
-    return format_date(days) + f"{clock}{fraction}{zone}".encode()
+    day, _, bc = format_date(days).partition(b" ")
+    return day + f"{clock}{fraction}{zone}".encode() + (b" BC" if bc else b"")
 
 
 def _refuse(name: str) -> NoReturn:

@@ -17,6 +17,7 @@ from gateway.pgtypes.datetimes.iso import (
     date_to_timestamp,
     days_between,
     format_date,
+    format_timestamp,
     parse_date,
     parse_timestamp,
     parse_timestamptz,
@@ -71,6 +72,8 @@ def test_a_date_reads_as_days_and_prints_back(text: bytes, days: int) -> None:
 )
 def test_a_timestamp_reads_as_microseconds(text: bytes, expected: int) -> None:
     assert parse_timestamp(text) == expected
+    if not text.endswith(b"infinity"):
+        assert format_timestamp(expected, "") == text
 
 
 @pytest.mark.parametrize(
@@ -88,6 +91,8 @@ def test_a_timestamp_reads_as_microseconds(text: bytes, expected: int) -> None:
 )
 def test_a_timestamptz_reads_as_microseconds_in_utc(text: bytes, expected: int) -> None:
     assert parse_timestamptz(text) == expected
+    if b"+00" in text:
+        assert format_timestamp(expected, "+00") == text
 
 
 @pytest.mark.parametrize(
