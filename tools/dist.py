@@ -1,4 +1,4 @@
-"""What a cluster needs for the Spark job, in one folder.
+"""A folder with all that a cluster needs for the Spark job.
 
 ``python tools/dist.py [--iceberg] [--s3] [FOLDER]``
 The wheel, the connector jars for ``spark-submit --jars``, the options of the executors' JVMs, and

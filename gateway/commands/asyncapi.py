@@ -141,7 +141,7 @@ def _channel(
 
 
 def _identifies(key: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
-    """Whether no two rows have one key, which `pg_identity` tells where the key was chosen."""
+    """Whether no two rows have one key, which `pg_identity` says where the key was chosen."""
     if "pg_identity" not in value:
         return True
     names = {field["name"] for field in key["fields"]}

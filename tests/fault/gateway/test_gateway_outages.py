@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow]
 
 SHUTDOWN_S = 3
 SLACK_S = 20
-"""What a busy machine adds to a stop; Kafka's own limits are far above that."""
+"""Seconds that a busy machine adds to a stop; Kafka's own limits are far above that."""
 
 
 @pytest.fixture

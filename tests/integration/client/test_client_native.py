@@ -39,7 +39,7 @@ COPIES = (
 
 @dataclass
 class Kept:
-    """What a consumer stores together: rows of all tables, and the position."""
+    """Rows of all tables and the position, as a consumer stores them together."""
 
     stores: dict[str, dict[str, list[dict[str, Any]]]] = field(default_factory=dict)
     position: str | None = None

@@ -1,4 +1,4 @@
-"""What a process remembers of a Delta table, and reads of it one after another, is of one state."""
+"""Remembered and later read facts of a Delta table: all are of one state."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def read(made: Assembly, topics: Topics, random: Random | None = None) -> list[T
 def states(
     found: Sequence[Transaction], tables: dict[str, TableRows]
 ) -> list[tuple[str | None, State]]:
-    """What the tables hold after each transaction that is not of a copy."""
+    """Rows of the tables after each transaction that is not of a copy."""
     made = []
     for transaction in found:
         for change in transaction.changes:
