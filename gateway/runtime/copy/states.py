@@ -71,7 +71,8 @@ class CopyStates:
 
     def apply(self, new_plan: Plan) -> None:
         """Remember how the tables are published from here on, as DDL messages report."""
-        plan = replace(self._plan, publishes=new_plan.publishes)
+        tables = {**new_plan.tables, **self._plan.tables}
+        plan = replace(self._plan, publishes=new_plan.publishes, tables=tables)
         for copy in plan.copies:
             if before := self.of(copy).taken:
                 self.set(copy, taken=describe(plan, copy, before))

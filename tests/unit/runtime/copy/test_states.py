@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 
 from gateway.copy import Progress
 from gateway.core.errors import SchemaRefusedError
 from gateway.core.lsn import Lsn
 from gateway.definitions.changes import copy_states
-from gateway.definitions.model import Plan, SubscriptionDefinition, TableCopy
+from gateway.definitions.model import (
+    ALL_OPERATIONS,
+    Operation,
+    Plan,
+    ServerPublication,
+    SubscriptionDefinition,
+    TableCopy,
+)
 from gateway.routing import RoutingSettings
 from gateway.routing.build.topics import Addresses
 from gateway.runtime.copy.states import CopyStates
@@ -65,3 +75,31 @@ def test_a_table_that_is_held_is_to_be_copied_from_its_beginning(
     assert other.state == "ready"
     assert [r.message for r in caplog.records if "held" in r.message] != []
     assert len(caplog.records) == 1
+
+
+def test_a_new_partition_of_a_tree_below_that_is_read_is_read(addresses: Addresses) -> None:
+    """The plan in force does not have it: what is above it is known from the new one."""
+    middle, low, high = 5, 6, 7
+    inserts = frozenset({Operation.INSERT, Operation.TRUNCATE})
+    own = (
+        ServerPublication("gw_root_insert", (T1,), inserts, via_root=True),
+        ServerPublication("gw_leaf", (middle,), ALL_OPERATIONS, via_root=False),
+    )
+
+    def with_leaves(*leaves: int) -> Plan:
+        tables = {
+            T1: replace(T1_TABLE, kind="p", leaves=leaves),
+            middle: replace(T1_TABLE, oid=middle, kind="p", leaves=leaves, ancestors=(T1,)),
+            **{leaf: replace(T1_TABLE, oid=leaf, ancestors=(middle, T1)) for leaf in leaves},
+        }
+        publishes = tuple(publish("s", relation=leaf, target=T1) for leaf in leaves)
+        return replace(
+            plan(), tables=tables, publishes=publishes, copies=COPIES[:1], server_publications=own
+        )
+
+    before = with_leaves(low)
+    states = CopyStates(before, copy_states(before, (), reconcile=True), addresses)
+    states.apply(with_leaves(low, high))
+
+    (state,) = states.all()
+    assert json.loads(state.taken)["unread"] == [T1]
