@@ -3,21 +3,29 @@
 Those of a relation without a usable replica identity would fail at the source. If it gets one, or
 comes into a tree that is read without updates and deletes, PostgreSQL publishes them at once, and
 the gateway reads them from its next look at the catalog on. Nothing shows whether there were any in
-between, so that the table has to be copied.
+between, so that the table has to be copied. A relation is committed as unread before a publication
+stops reading it: what follows may be undone by the time of the next commit.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Set
+from dataclasses import replace
 
+from gateway.core.watermark import CopyState
 from gateway.definitions.model import IDENTIFYING, Plan, Publish, Table, TableCopy
 
-__all__ = ["has_unread_changes", "unread_relations"]
+__all__ = ["has_unread_changes", "unread_relations", "with_unread"]
 
 
 def unread_relations(
-    plan: Plan, table: Table, publishes: Iterable[Publish], before: str
+    plan: Plan,
+    table: Table,
+    publishes: Iterable[Publish],
+    before: str,
+    read: Set[int] | None = None,
 ) -> list[int]:
     """Return the OIDs of the relations of a table whose updates and deletes are not read.
 
@@ -29,18 +37,51 @@ def unread_relations(
         publishes: Its publishes.
         before: Description of the table until now, or empty. A relation that is unread in it
             stays so until the table is copied.
+        read: Members of the gateway's publications that are read with updates or deletes, with
+            partitions; None for those of `plan`.
     """
     relations = {publish.relation_oid for publish in publishes} - {table.oid}
     above = {oid: {oid, *_ancestors(plan, oid)} for oid in (table.oid, *relations)}
-    members = set[int]().union(*above.values())
-    read: set[int] = set()
-    for publication in plan.server_publications:
-        if not publication.operations.isdisjoint(IDENTIFYING):
-            read |= members.intersection(publication.table_oids)
+    if read is None:
+        members = set[int]().union(*above.values())
+        read = {
+            oid
+            for publication in plan.server_publications
+            if not publication.operations.isdisjoint(IDENTIFYING)
+            for oid in members.intersection(publication.table_oids)
+        }
     unread = {oid for oid, family in above.items() if read.isdisjoint(family)}
     if table.oid not in unread or not plan.server_publications:
         unread = set()
     return sorted(unread | (_unread(before) & (relations if table.kind == "p" else {table.oid})))
+
+
+def with_unread(plan: Plan, states: Iterable[CopyState], read: Set[int]) -> tuple[CopyState, ...]:
+    """Return the states, with the relations that are not read now or will not be under `plan`.
+
+    Args:
+        plan: Plan of a start, whose publications may not be on the server yet.
+        states: Committed states.
+        read: As in `unread_relations`, of the publications on the server.
+    """
+    by_target: dict[tuple[str, int], list[Publish]] = defaultdict(list)
+    for publish in plan.publishes:
+        by_target[publish.subscription, publish.target_oid].append(publish)
+    result = []
+    for state in states:
+        publishes = by_target.get((state.subscription, state.oid))
+        if publishes and state.taken and state.state in ("copying", "ready"):
+            table, before = plan.tables[state.oid], _unread(state.taken)
+            unread = before.union(
+                unread_relations(plan, table, publishes, ""),
+                unread_relations(plan, table, publishes, "", read),
+            )
+            if unread != before:
+                taken = json.loads(state.taken) | {"unread": sorted(unread)}
+                text = json.dumps(taken, ensure_ascii=False, separators=(",", ":"))
+                state = replace(state, taken=text)
+        result.append(state)
+    return tuple(result)
 
 
 def has_unread_changes(taken: str, plan: Plan, copy: TableCopy) -> bool:

@@ -26,7 +26,7 @@ from gateway.runtime.ports import Sink
 from gateway.source.catalog.partitions import partition_conditions
 from gateway.source.provisioning.privileges import why_unreadable
 
-__all__ = ["accept_requests", "begin", "put_into_force"]
+__all__ = ["accept_requests", "begin", "commit_states", "put_into_force"]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -130,6 +130,15 @@ def put_into_force(
         tables_to_copy=len(pending),
     )
     return after
+
+
+def commit_states(watermark: Watermark, sink: Sink, stopping: Callable[[], bool]) -> None:
+    """Commit what is known of the tables, at the position that Kafka has.
+
+    Raises:
+        TransientError: an edge failed, or `stopping` is true.
+    """
+    _commit(sink, Batch([], watermark), stopping)
 
 
 def _log_held(before: Iterable[CopyState], states: Iterable[CopyState]) -> None:

@@ -34,8 +34,14 @@ from gateway.core.failpoints import fail_point
 from gateway.core.lsn import ZERO_LSN
 from gateway.core.watermark import CopyRequest, Watermark
 from gateway.definitions.model import Definitions
+from gateway.definitions.tables.unread import with_unread
 from gateway.observe import event
-from gateway.runtime.lifecycle.activation import accept_requests, begin, put_into_force
+from gateway.runtime.lifecycle.activation import (
+    accept_requests,
+    begin,
+    commit_states,
+    put_into_force,
+)
 from gateway.runtime.lifecycle.leadership import lock_first_start, start_stream
 from gateway.runtime.lifecycle.process import Carried, Process
 from gateway.runtime.lifecycle.slot_start import OPEN_TIMEOUT_S, SlotStart
@@ -223,6 +229,11 @@ class Attempt:
         `lost`: topics whose tables are copied again.
         """
         settings, setup, outside = slot.settings, slot.setup, slot.outside
+        committed = known = recovered.watermark
+        if committed is not None:
+            states = with_unread(setup.plan, committed.copies, slot.read_with_updates())
+            known = replace(committed, copies=states)
+            recovered = replace(recovered, watermark=known)
         if lost and recovered.watermark is not None:
             states = copied_again(recovered.watermark.copies, lost, setup.routing.topic_names)
             recovered = replace(recovered, watermark=replace(recovered.watermark, copies=states))
@@ -252,6 +263,9 @@ class Attempt:
             assert isinstance(decision, StartOver), "the slot is held, so it exists"
             slot.give_up(receiver, sink, decision)
             return None
+        if known is not None and known != committed:
+            # Before the publications: they may read the relations again at the next start.
+            commit_states(known, sink, self._process.stopping)
         slot.ensure_publications()
         if not (decision.rewritten or decision.altered or lost):
             return decision

@@ -24,6 +24,7 @@ from gateway.sink.delivery.committed_state import CommittedState
 from gateway.sink.delivery.sink import TransactionalSink
 from gateway.sink.own_topics.progress import read_progress, read_systems
 from gateway.source.provisioning.own_publications import check_publications, ensure_publications
+from gateway.source.provisioning.publication_state import read_with_updates
 from gateway.source.session.blockers import Wait, waits
 from gateway.source.session.connection import connect
 from gateway.source.stream.connection import ReplicationConnection
@@ -167,6 +168,11 @@ class SlotStart:
         except BaseException:
             source.close()
             raise
+
+    def read_with_updates(self) -> frozenset[int]:
+        """Return the OIDs of which the publications of the slot have updates or deletes."""
+        names = [self.settings.source.slot + suffix for suffix in SUFFIXES]
+        return read_with_updates(self.outside.connection, names)
 
     def ensure_publications(self) -> None:
         """Create or alter the publications of the slot as the plan needs them."""

@@ -8,9 +8,10 @@ from typing import Any
 
 import psycopg
 
-from gateway.definitions.model import Operation
+from gateway.definitions.model import IDENTIFYING, Operation
+from gateway.source.session.connection import classify_server_error
 
-__all__ = ["Existing", "read_existing"]
+__all__ = ["Existing", "read_existing", "read_with_updates"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +70,22 @@ def read_existing(connection: psycopg.Connection[Any], names: Sequence[str]) -> 
         )
         for row in rows
     }
+
+
+def read_with_updates(connection: psycopg.Connection[Any], names: Sequence[str]) -> frozenset[int]:
+    """Return the OIDs of the tables of which the publications have updates or deletes.
+
+    Raises:
+        FatalError, TransientError: the catalog cannot be read.
+    """
+    try:
+        existing = read_existing(connection, names)
+    except psycopg.Error as error:
+        doing = "reading the gateway's publications"
+        raise classify_server_error(error.sqlstate, str(error), doing=doing) from None
+    return frozenset(
+        oid
+        for found in existing.values()
+        if not found.operations.isdisjoint(IDENTIFYING)
+        for oid in found.table_oids
+    )

@@ -157,6 +157,59 @@ def test_rows_of_an_attached_partition_come_only_with_a_copy(
     assert sorted(s.rebuilt("tree")) == sorted(expected)
 
 
+WHOLE = "ALTER TABLE bare REPLICA IDENTITY DEFAULT"
+
+
+def test_updates_are_not_lost_when_a_look_ends_after_its_publications_are_narrower(
+    scene: MakeScene, database: Database, make_database: DatabaseFactory
+) -> None:
+    """The tree was read whole, and the state of its copy says no more than that."""
+    with database.connect() as connection:
+        each(connection, KEYED, WHOLE, PUBLISH)
+        native = NativeSubscription(database, make_database, subscriber("tree"), ["p"])
+        s = scene(SUBSCRIBE, **insert_only())
+        process = started(s)
+        assert process.terminate() == 0, process.log()
+        each(
+            connection,
+            WHOLE.replace("DEFAULT", "NOTHING"),
+            f'ALTER PUBLICATION "{s.slot}_root" DROP TABLE tree',
+            f'ALTER PUBLICATION "{s.slot}_root_insert" ADD TABLE tree',
+            f'ALTER PUBLICATION "{s.slot}_leaf" ADD TABLE leaf',
+            LATER,
+            INSERTS,
+            CHANGES,
+        )
+        process = s.project.start()
+        copied_again(s, "tree")
+        each(connection, AFTER)
+        finish(s, process, native, current_lsn(connection))
+
+    assert (201, "first!?") in native.rows("tree")
+    assert s.rebuilt("tree") == native.rows("tree")
+
+
+@pytest.mark.parametrize("point", ["sink.before_commit", "sink.committed"])
+def test_updates_are_not_lost_when_a_start_ends_after_its_publications_are_narrower(
+    scene: MakeScene, database: Database, make_database: DatabaseFactory, point: str
+) -> None:
+    with database.connect() as connection:
+        each(connection, KEYED, WHOLE, PUBLISH)
+        native = NativeSubscription(database, make_database, subscriber("tree"), ["p"])
+        s = scene(SUBSCRIBE, **insert_only())
+        process = started(s)
+        assert process.terminate() == 0, process.log()
+        each(connection, WHOLE.replace("DEFAULT", "NOTHING"), "INSERT INTO tree VALUES (107, 'a')")
+        s.project.start(environment={"PGSLUICE_FAILPOINT": point}).wait()
+        each(connection, WHOLE, "DELETE FROM tree WHERE a = 101", CHANGES.replace("201", "107"))
+        process = started(s)
+        each(connection, "UPDATE tree SET b = b || '?' WHERE a < 100")
+        finish(s, process, native, current_lsn(connection))
+
+    assert native.rows("tree") == [(1, "one!?"), (107, "a!")]
+    assert s.rebuilt("tree") == native.rows("tree")
+
+
 GAINS = "ALTER TABLE bare REPLICA IDENTITY DEFAULT"
 LOSES = "ALTER TABLE leaf REPLICA IDENTITY NOTHING"
 

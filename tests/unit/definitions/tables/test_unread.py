@@ -19,6 +19,7 @@ from gateway.definitions.model import (
     TableCopy,
 )
 from gateway.definitions.tables.remembered import describe, description_fault
+from gateway.definitions.tables.unread import with_unread
 from tests.unit.definitions.test_changes import TABLE
 
 ADDED = frozenset({Operation.INSERT, Operation.TRUNCATE})
@@ -45,6 +46,8 @@ def plan(leaves: dict[int, frozenset[Operation]], **members: list[int]) -> Plan:
 
 MIXED = plan({LEAF: ALL_OPERATIONS, BARE: ADDED}, root_insert=[1], leaf=[LEAF])
 WHOLE = plan({LEAF: ALL_OPERATIONS}, root=[1])
+BOTH = plan({LEAF: ALL_OPERATIONS, BARE: ALL_OPERATIONS}, root=[1])
+NEWER = plan({LEAF: ALL_OPERATIONS, LATER: ALL_OPERATIONS}, root=[1])
 
 
 def ready(under: Plan) -> CopyState:
@@ -97,6 +100,39 @@ def test_updates_that_were_missed_are_not_forgotten_before_the_copy() -> None:
         plan({LEAF: ALL_OPERATIONS, BARE: ALL_OPERATIONS}, root=[1]), [still], reconcile=False
     )
     assert found.state == "pending"
+
+
+@pytest.mark.parametrize(
+    ("committed", "read", "after", "unread", "state"),
+    [
+        (WHOLE, {1}, WHOLE, [], "ready"),
+        (WHOLE, {LEAF}, WHOLE, [1], "ready"),
+        (WHOLE, {LEAF}, NEWER, [1, LATER], "pending"),
+        (WHOLE, {1}, NEWER, [], "ready"),
+        (WHOLE, {1}, MIXED, [1, BARE], "ready"),
+        (MIXED, {LEAF}, MIXED, [1, BARE], "ready"),
+        (MIXED, {1}, MIXED, [1, BARE], "ready"),
+        (BOTH, {LEAF}, BOTH, [1, BARE], "pending"),
+    ],
+    ids=["as it was", "narrower", "narrower, with a new partition", "a new partition",
+         "narrower from now on", "mixed as it was", "read again", "narrower for a while"],
+)  # fmt: skip
+def test_what_the_server_does_not_send_is_unread_whatever_was_committed(
+    committed: Plan, read: set[int], after: Plan, unread: list[int], state: str
+) -> None:
+    (marked,) = with_unread(after, [before := ready(committed)], read)
+    (found,) = copy_states(after, [marked], reconcile=False)
+
+    assert json.loads(marked.taken).get("unread", []) == unread
+    assert (marked == before) is (marked.taken == before.taken)
+    assert description_fault(marked.taken) is None
+    assert found.state == state
+
+
+def test_tables_that_are_to_be_copied_or_gone_are_left_as_they_are() -> None:
+    states = [replace(ready(WHOLE), state="pending"), replace(ready(WHOLE), oid=9)]
+
+    assert with_unread(MIXED, states, set()) == tuple(states)
 
 
 def test_a_description_with_unread_relations_that_are_no_oids_is_not_read() -> None:
