@@ -98,8 +98,8 @@ def key_findings(plan: Plan, settings: Settings) -> Iterator[Finding]:
         yield Finding(
             Severity.FINE,
             f"table {name}: the key of its records is {', '.join(chosen.key)}{shared}",
-            "no tombstone follows its deletes, and compaction would lose rows; a consumer knows rows "
-            "by `pg_identity` of the schema of the values"
+            "no tombstone follows its deletes, and compaction would lose rows; a consumer knows "
+            "rows by `pg_identity` of the schema of the values"
             if shared
             else "",
         )
