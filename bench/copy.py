@@ -8,7 +8,6 @@ passes, read by one connection and by two.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -25,6 +24,7 @@ from typing import Any, Final
 
 import psycopg
 
+from bench.configuration import configure
 from bench.latency import Reader
 from bench.load import make_rows
 from bench.processes import BenchError, cpu_s
@@ -252,23 +252,10 @@ def _gateway(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A gateway that has the empty table."""
     definitions = _DEFINITIONS.format(name=name, tables="beside")
-    (folder / "replication.sql").write_text(definitions)
-    tables = {
-        "source": {"dsn": server.dsn(), "slot": name},
-        "definitions": {"file": "replication.sql"},
-        "kafka": {"bootstrap.servers": kafka.bootstrap_servers},
-        "registry": {"url": registry.url},
-        "gateway": {"name": name},
-    }
-    (folder / "pgsluice.toml").write_text(
-        "\n".join(
-            f"[{table}]\n" + "\n".join(f'"{k}" = {json.dumps(v)}' for k, v in values.items())
-            for table, values in tables.items()
-        )
-    )
+    config = configure(folder, name, definitions, server, kafka, registry)
     with (folder / "log").open("wb") as log:
         gateway = subprocess.Popen(
-            [sys.executable, "-m", "gateway", "run", "--config", folder / "pgsluice.toml"],
+            [sys.executable, "-m", "gateway", "run", "--config", config],
             stderr=log,
             env={**os.environ, **env},
         )

@@ -24,6 +24,7 @@ from typing import Any, Final
 
 import psycopg
 
+from bench.configuration import configure
 from bench.processes import BenchError, cpu_s
 from bench.recording import Recording, recording
 from devkit.embedded.kafka import EmbeddedKafka
@@ -406,33 +407,20 @@ def _configure(
     spark: Sequence[str],
 ) -> Path:
     listed = ", ".join(f"t{number}" for number in range(tables))
-    (folder / "replication.sql").write_text(
+    definitions = (
         f"CREATE PUBLICATION p FOR TABLE {listed};\n"
         "CREATE SUBSCRIPTION fresh CONNECTION '' PUBLICATION p;\n"
     )
-    parts: dict[str, dict[str, Any]] = {
-        "source": {"dsn": server.dsn(), "slot": "fresh"},
-        "definitions": {"file": "replication.sql"},
-        "kafka": {"bootstrap.servers": kafka.bootstrap_servers},
-        "registry": {"url": registry.url},
-        "gateway": {"name": "fresh"},
-        "consumer": {
-            "warehouse": place.warehouse or str(place.files),
-            "checkpoint": str(folder / "checkpoint"),
-            "subscriptions": ["fresh"],
-            "trigger_interval_s": 1,
-            "metrics_listen": f"127.0.0.1:{free_port()}",
-        },
-        "consumer.spark": {
-            "spark.local.dir": str(folder / "spark"),
-            **dict(one.split("=", 1) for one in spark),
-        },
+    consumer: dict[str, Any] = {
+        "warehouse": place.warehouse or str(place.files),
+        "checkpoint": str(folder / "checkpoint"),
+        "subscriptions": ["fresh"],
+        "trigger_interval_s": 1,
+        "metrics_listen": f"127.0.0.1:{free_port()}",
     }
-    config = folder / "pgsluice.toml"
-    config.write_text(
-        "\n".join(
-            f"[{name}]\n" + "\n".join(f'"{k}" = {json.dumps(v)}' for k, v in values.items())
-            for name, values in parts.items()
-        )
-    )
-    return config
+    of_spark: dict[str, Any] = {
+        "spark.local.dir": str(folder / "spark"),
+        **dict(one.split("=", 1) for one in spark),
+    }
+    more = {"consumer": consumer, "consumer.spark": of_spark}
+    return configure(folder, "fresh", definitions, server, kafka, registry, more)

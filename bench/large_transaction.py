@@ -7,17 +7,17 @@ Kafka transaction (the topic has one control record behind them), and an END mar
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import psycopg
 from confluent_kafka import Consumer, TopicPartition
 
+from bench.configuration import configure
 from bench.processes import BenchError, Run, timed
 from bench.stream import stop_on_sigterm
 from devkit.embedded.kafka import EmbeddedKafka
@@ -66,25 +66,12 @@ class _Bench:
         name = f"large_{streaming}"
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
-        (folder / "replication.sql").write_text(
+        definitions = (
             "CREATE PUBLICATION p FOR TABLE large;\n"
             f"CREATE SUBSCRIPTION {name} CONNECTION '' PUBLICATION p"
             f" WITH (streaming = {streaming});\n"
         )
-        tables: dict[str, dict[str, Any]] = {
-            "source": {"dsn": self.postgres.dsn(), "slot": name},
-            "definitions": {"file": "replication.sql"},
-            "kafka": {"bootstrap.servers": self.kafka.bootstrap_servers},
-            "registry": {"url": self.registry.url},
-            "gateway": {"name": name},
-        }
-        lines: list[str] = []
-        for table, values in tables.items():
-            lines.append(f"[{table}]")
-            lines += [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in values.items()]
-        path = folder / "pgsluice.toml"
-        path.write_text("\n".join(lines) + "\n")
-        return path
+        return configure(folder, name, definitions, self.postgres, self.kafka, self.registry)
 
 
 def measure(rows: int) -> int:

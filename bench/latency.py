@@ -9,7 +9,6 @@ it commits what is due as soon as it has committed what was before.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -27,6 +26,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from bench.configuration import configure
 from bench.processes import BenchError
 from bench.stream import stop_on_sigterm
 from devkit.embedded.kafka import EmbeddedKafka
@@ -299,21 +299,7 @@ def _running(definitions: str) -> Iterator[tuple[EmbeddedPostgres, EmbeddedKafka
         # It outlives the broker, and would complain of that.
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 2})
         admin.create_topics([NewTopic(_EMPTY, 1)])[_EMPTY].result()
-        (folder / "replication.sql").write_text(definitions)
-        config = folder / "pgsluice.toml"
-        tables = {
-            "source": {"dsn": server.dsn(), "slot": "latency"},
-            "definitions": {"file": "replication.sql"},
-            "kafka": {"bootstrap.servers": kafka.bootstrap_servers},
-            "registry": {"url": registry.url},
-            "gateway": {"name": "latency"},
-        }
-        config.write_text(
-            "\n".join(
-                f"[{table}]\n" + "\n".join(f'"{k}" = {json.dumps(v)}' for k, v in values.items())
-                for table, values in tables.items()
-            )
-        )
+        config = configure(folder, "latency", definitions, server, kafka, registry)
         log = stack.enter_context((folder / "log").open("wb"))
         gateway = subprocess.Popen(
             [sys.executable, "-m", "gateway", "run", "--config", config], stderr=log

@@ -6,7 +6,6 @@ else: from the process's first instruction to its end.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from typing import Any, Final
 
 import psycopg
 
+from bench.configuration import configure
 from bench.processes import BenchError
 from devkit.embedded.kafka import EmbeddedKafka
 from devkit.embedded.postgres import EmbeddedPostgres
@@ -39,7 +39,7 @@ def run(counts: Sequence[int]) -> None:
     Args:
         counts: Numbers of tables; those of one number are all there before the next ones come.
     """
-    with tempfile.TemporaryDirectory(prefix="pgsluice-bench-") as name, ExitStack() as stack:
+    with tempfile.TemporaryDirectory(prefix="pgsluice-bench-") as place, ExitStack() as stack:
         server, kafka, registry = EmbeddedPostgres(18), EmbeddedKafka(), EmbeddedRegistry()
         for part in (server, kafka, registry):
             stack.callback(part.stop)
@@ -53,9 +53,10 @@ def run(counts: Sequence[int]) -> None:
         for count in sorted(counts):
             _make_tables(connection, there, count)
             there = count
-            folder = Path(name) / str(count)
+            folder = Path(place) / str(count)
             folder.mkdir()
-            _configure(folder, f"start{count}", server, kafka, registry)
+            name = f"start{count}"
+            configure(folder, name, _DEFINITIONS.format(name=name), server, kafka, registry)
             figures = [_start(folder, _position(connection)) for _ in range(2)]
             (first, cpu), (later, later_cpu) = figures
             print(f"{count:8,}{first:16.1f}{cpu:8.1f}{later:15.1f}{later_cpu:8.1f}", flush=True)
@@ -65,29 +66,6 @@ def _make_tables(connection: psycopg.Connection[Any], first: int, end: int) -> N
     """Create tables, each with a column of its own: equal schemas would have one id."""
     for number in range(first, end):
         connection.execute(_SCHEMA.format(name=f"t{number}", number=number).encode())
-
-
-def _configure(
-    folder: Path,
-    name: str,
-    server: EmbeddedPostgres,
-    kafka: EmbeddedKafka,
-    registry: EmbeddedRegistry,
-) -> None:
-    (folder / "replication.sql").write_text(_DEFINITIONS.format(name=name))
-    tables = {
-        "source": {"dsn": server.dsn(), "slot": name},
-        "definitions": {"file": "replication.sql"},
-        "kafka": {"bootstrap.servers": kafka.bootstrap_servers},
-        "registry": {"url": registry.url},
-        "gateway": {"name": name},
-    }
-    (folder / "pgsluice.toml").write_text(
-        "\n".join(
-            f"[{table}]\n" + "\n".join(f'"{k}" = {json.dumps(v)}' for k, v in values.items())
-            for table, values in tables.items()
-        )
-    )
 
 
 def _position(connection: psycopg.Connection[Any]) -> str:

@@ -10,7 +10,6 @@ The servers are real, local and stopped at the end, also on Ctrl-C.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -29,6 +28,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from bench.cases import CASES, Case
+from bench.configuration import configure
 from bench.figures import head, report
 from bench.load import Expected, Load, Shape
 from bench.processes import BenchError, Run, cpu_s, timed
@@ -131,22 +131,8 @@ class Bench:
         """Write the configuration of a gateway that shares nothing with the others."""
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
-        (folder / "replication.sql").write_text(case.subscriptions(name))
-        tables: Mapping[str, Mapping[str, str | int]] = {
-            "source": {"dsn": self.postgres.dsn(), "slot": name},
-            "definitions": {"file": "replication.sql"},
-            "kafka": {"bootstrap.servers": self.kafka.bootstrap_servers},
-            "registry": {"url": self.registry.url},
-            "gateway": {"name": name},
-            "limits": {"retry_for_s": 20},
-        }
-        lines: list[str] = []
-        for table, values in tables.items():
-            lines.append(f"[{table}]")
-            lines += [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in values.items()]
-        path = folder / "pgsluice.toml"
-        path.write_text("\n".join(lines) + "\n")
-        return path
+        definitions, more = case.subscriptions(name), {"limits": {"retry_for_s": 20}}
+        return configure(folder, name, definitions, self.postgres, self.kafka, self.registry, more)
 
     def _verify(self, expected: Mapping[str, Expected]) -> None:
         """Count the committed records of the topics, then delete these for their disk space."""
