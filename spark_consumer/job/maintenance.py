@@ -2,7 +2,9 @@
 
 Small files are merged, and files that no kept state needs are removed. Nothing else writes to the
 tables meanwhile, so neither can conflict with a cut. `ConsumerSettings.keep_hours` holds: a file
-that a younger state has is not removed.
+that a younger state has is not removed. What replaced the files of a version counts from when a
+state has the new ones: until then nothing of the table is removed, for the version that the newest
+state has would look as if it had been replaced long ago.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ _DONE: Final = "maintained"
 _MANY_FILES: Final = 16
 _SMALL_FILE_BYTES: Final = 32 * 1024 * 1024
 _SLACK_HOURS: Final = 1.0
-"""Seconds between the replacement of files and the state that has the new ones."""
+"""Hours between the replacement of files and the state that has the new ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,25 +131,29 @@ class Maintenance:
 
     def _tidy_table(self, name: str, version: Version, before: _Tidied | None) -> _Tidied:
         """Maintain one table, if there is something to do."""
-        table = self._tables.table(self._spark, name)
         hours = self._settings.keep_hours + _SLACK_HOURS
-        if before is not None and before.version == version:
-            if before.old_until is not None and time.time() >= before.old_until:
-                table.vacuum(hours)
-                return _Tidied(version, None)
+        if before is not None and before.version != version:
+            before = None
+        if before is not None and (before.old_until is None or time.time() < before.old_until):
             return before
-        # No commit on top of `found` would show that the table has another state.
-        found = self._tables.read(name, version)
-        if found is not None and found.version == version:
-            table.keep_history(hours)
-            if _has_small_files(table):
-                table.compact(found.commit, small=_SMALL_FILE_BYTES)
+        newest = self._tables.unchanged_since(self._spark, name, version)
+        if newest != version:
+            # By a job that was stopped before it stored a state with it, or by another program.
+            return _Tidied(newest or version, time.time() + hours * 3600)
+        table = self._tables.table(self._spark, name)
+        if before is not None:
             table.vacuum(hours)
-            after = self._tables.read(name, version)
-            if after is None or after.commit != found.commit:
-                raise TableTransientError(f"{table.label}: another process has written to it")
-            version = after.version
-        return _Tidied(version, time.time() + hours * 3600)
+            return _Tidied(version, None)
+        table.keep_history(hours)
+        # Before files are put together: if it fails, there is no version that no state has.
+        table.vacuum(hours)
+        found = self._tables.read(name, version)
+        if found is not None and _has_small_files(table):
+            table.compact(found.commit, small=_SMALL_FILE_BYTES)
+        newest = self._tables.unchanged_since(self._spark, name, version)
+        if newest is None:
+            raise TableTransientError(f"{table.label}: another process has written to it")
+        return _Tidied(newest, time.time() + hours * 3600)
 
 
 def _has_small_files(table: Table) -> bool:

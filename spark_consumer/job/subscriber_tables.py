@@ -88,6 +88,33 @@ class SubscriberTables:
             )
         return None
 
+    def unchanged_since(self, spark: SparkSession, name: str, version: Version) -> Version | None:
+        """Return a table's newest version, if it has the rows of an earlier one.
+
+        Args:
+            spark: Session to inspect the table with.
+            name: ``schema.table``.
+            version: Version that was the newest once.
+
+        Returns:
+            None if its position or its columns are others, or if `version` is still to come.
+
+        Raises:
+            TableError: its position cannot be trusted, or `version` cannot be read any more.
+        """
+        found = self.read(name, version)
+        if found is None or found.version < version:
+            return None
+        if found.version > version:
+            table = self.table(spark, name)
+            if table.position_at(version) != found.commit.position:
+                return None
+            # A step of the schema evolution is a commit at the position that the table has.
+            at = (self._format.rows_at(spark, table.path, one) for one in (version, found.version))
+            if len({rows.schema.json() for rows in at}) > 1:
+                return None
+        return found.version
+
     def table(self, spark: SparkSession, name: str) -> Table:
         """Open a table in a session."""
         path = table_folder(self._warehouse, self._subscription, name)

@@ -11,14 +11,17 @@ import threading
 import uuid
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
 from spark_consumer.cli import main
 from spark_consumer.errors import TableError, TransientConsumerError
-from spark_consumer.formats.commit_metadata import Commit
+from spark_consumer.formats.commit_metadata import Commit, Version
 from spark_consumer.formats.delta.format import DeltaFormat
+from spark_consumer.formats.iceberg.format import IcebergFormat
+from spark_consumer.formats.iceberg.table import IcebergTable
+from spark_consumer.formats.protocol import TableFormat
 from spark_consumer.job import maintenance
 from spark_consumer.job.job import run
 from spark_consumer.job.maintenance import Maintenance
@@ -81,6 +84,60 @@ def test_small_files_are_put_together_and_old_ones_stay_as_long_as_they_are_need
     assert tidy(0.0, moved["public.t"]) == {}
     assert len(list(folder.glob("*.parquet"))) == 1
     assert rows_at(now) == list(range(2 * FILES))
+
+
+@pytest.mark.parametrize("table_format", [DeltaFormat(), IcebergFormat()], ids=["delta", "iceberg"])
+@pytest.mark.parametrize("compactor", ["a job that is killed", "another program"])
+def test_the_version_of_the_newest_state_outlives_a_compaction_that_no_state_names(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    table_format: TableFormat,
+    compactor: str,
+) -> None:
+    monkeypatch.setattr(maintenance, "_SLACK_HOURS", 0.0)
+    settings = ConsumerSettings(
+        kafka={}, registry_url="", warehouse=str(tmp_path), subscriptions=("s",), keep_hours=0.0
+    )
+    session = spark.newSession()
+    tables = SubscriberTables(session, table_format, str(tmp_path), "s")
+    table = tables.table(session, "public.t")
+    commit = Commit(Position("markers", 0, 1, None, "topic", "id", {0: 0}), {})
+    rows = session.range(2 * FILES).repartition(FILES)
+    table.write(rows, commit, None, empty=True, recreate=True)
+    state = TableState(table.version(), "topic")
+
+    def tidy(state: TableState) -> dict[str, TableState]:
+        subscriber = SubscriberTables(session, table_format, str(tmp_path), "s")
+        return Maintenance(settings, session, "s", subscriber).tidy({"public.t": state})
+
+    def ids(version: Version) -> list[int]:
+        rows = table_format.rows_at(session, table.path, version)
+        return sorted(row.id for row in rows.collect())
+
+    if compactor == "another program":
+        monkeypatch.setattr(maintenance, "_MANY_FILES", FILES + 1)
+        tidy(state)
+        if isinstance(table, IcebergTable):
+            jvm: Any = session._jvm
+            actions = jvm.org.apache.iceberg.spark.actions.SparkActions.get(session._jsparkSession)
+            actions.rewriteDataFiles(table._metadata.table()).execute()
+        else:
+            session.sql(f"OPTIMIZE delta.`{table.path}`")
+    else:
+        # The manifest with what this returns is not stored.
+        assert set(tidy(state)) == {"public.t"}
+    newest = table.version()
+    assert newest > state.version
+
+    for _ in range(2):
+        moved = tidy(state)
+        assert moved == {"public.t": TableState(newest, "topic")}
+        assert ids(state.version) == list(range(2 * FILES))
+    assert tidy(moved["public.t"]) == {}
+    assert ids(newest) == list(range(2 * FILES))
+    assert table.files() == 1
+    assert len(list(Path(table.path).rglob("*.parquet"))) == 1
 
 
 def test_large_files_keep_their_place_and_a_table_clustered_by_its_user_is_clustered(
