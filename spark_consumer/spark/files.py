@@ -46,6 +46,17 @@ class Folder:
                 raise
             return int(status.getModificationTime())
 
+    def names(self) -> list[str]:
+        """Return the names of the files and folders in it; none if it does not exist."""
+        with self._errors():
+            try:
+                found = self._files.listStatus(self._place)
+            except Py4JJavaError as error:
+                if _is_absence(error):
+                    return []
+                raise
+            return [str(status.getPath().getName()) for status in found]
+
     def read(self, name: str) -> str | None:
         """Return a file's text; None if it does not exist."""
         with self._errors():

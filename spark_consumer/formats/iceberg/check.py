@@ -22,7 +22,8 @@ def check_iceberg(spark: SparkSession, warehouse: str) -> None:
     """Check that a session can have Iceberg tables in a warehouse.
 
     Raises:
-        SettingsError: the jar is missing or too old, or the file system has no atomic rename.
+        SettingsError: the jar is missing or too old, the file system has no atomic rename, or
+            Iceberg cannot read tables at such a path.
     """
     jvm: Any = spark._jvm
     try:
@@ -36,12 +37,19 @@ def check_iceberg(spark: SparkSession, warehouse: str) -> None:
         least = ".".join(map(str, _LEAST))
         raise SettingsError(f"this is Iceberg {version}, not {least} or later", hint=_HINT)
     path = jvm.org.apache.hadoop.fs.Path(warehouse)
-    scheme = str(path.getFileSystem(spark._jsc.hadoopConfiguration()).getUri().getScheme())
+    files = path.getFileSystem(spark._jsc.hadoopConfiguration())
+    scheme = str(files.getUri().getScheme())
     if scheme not in _RENAMING:
         raise SettingsError(
             f"Iceberg tables cannot be in a warehouse at {scheme}: a commit is a rename of a file,"
             " which is not one step there",
             hint='use a local disk or HDFS, or format = "delta"',
+        )
+    # What comes after it would be taken for a part of the table's metadata.
+    if "#" in str(files.makeQualified(path).toString()):
+        raise SettingsError(
+            "Iceberg tables cannot be in a warehouse with # in its path: Iceberg cannot read them",
+            hint='use another folder, or format = "delta"',
         )
 
 

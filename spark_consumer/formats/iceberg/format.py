@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -15,6 +17,8 @@ from spark_consumer.formats.iceberg.table import IcebergTable, rows_of
 from spark_consumer.spark.files import Folder
 
 __all__ = ["IcebergFormat"]
+
+_METADATA: Final = re.compile(r"v\d+(\.gz)?\.metadata\.json(\.gz)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,11 @@ class IcebergFormat:
 
     def has_table(self, spark: SparkSession, path: str) -> bool:
         """See `TableFormat`."""
-        return Folder(spark, f"{path}/metadata").time("version-hint.text") is not None
+        folder = Folder(spark, f"{path}/metadata")
+        if folder.time("version-hint.text") is not None:
+            return True
+        # A commit removes the hint for a moment. The jar may be missing where this is asked.
+        return any(map(_METADATA.fullmatch, folder.names()))
 
     def table(self, spark: SparkSession, path: str, label: str) -> IcebergTable:
         """See `TableFormat`."""

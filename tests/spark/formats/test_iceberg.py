@@ -12,6 +12,7 @@ from gateway.commands.consume import consumer_settings
 from gateway.config import load_settings
 from spark_consumer.errors import SettingsError, TableError, TransientConsumerError
 from spark_consumer.formats.changes import KeyedChanges
+from spark_consumer.formats.choice import format_at
 from spark_consumer.formats.commit_metadata import Commit, Found
 from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.formats.iceberg import check, merge
@@ -277,6 +278,8 @@ def test_what_iceberg_cannot_have_is_refused_by_name(
         patch.setattr(check, "_CATALOG", "org.apache.iceberg.Nothing")
         with pytest.raises(SettingsError, match="Iceberg's jar is missing"):
             IcebergFormat.checked(spark, str(tmp_path))
+    with pytest.raises(SettingsError, match="cannot be in a warehouse with # in its path"):
+        IcebergFormat.checked(spark, str(tmp_path / "house #1"))
 
 
 def test_a_table_is_not_taken_for_one_of_another_format(
@@ -295,6 +298,36 @@ def test_a_table_is_not_taken_for_one_of_another_format(
             tables = SubscriberTables(session, one, str(tmp_path), other)
             with pytest.raises(TableError, match=f"a table of the format {formats[other].name}, "):
                 tables.find("public.t")
+
+
+def test_a_table_is_there_while_a_commit_has_the_hint_removed(table: IcebergTable) -> None:
+    # The hint is replaced in two steps: removed, and put there by a rename.
+    Path(table.path, "metadata", "version-hint.text").unlink()
+
+    found = format_at(table.spark, table.path)
+
+    assert found is not None and found.name == "Iceberg"
+    assert ids(table) == [0]
+    assert format_at(table.spark, f"{table.path}/data") is None
+
+
+def test_a_version_that_came_again_after_a_restore_is_another_one(table: IcebergTable) -> None:
+    spark, copied = table.spark, f"{table.path}.copy"
+    shutil.copytree(table.path, copied)
+    found = []
+    for serial in (1, 2):
+        table.write(spark.range(1), commit(serial), found_in(table), empty=False, recreate=False)
+        found.append(found_in(table))
+        if serial == 1:
+            shutil.rmtree(table.path)
+            shutil.move(copied, table.path)
+    assert found[0].version == found[1].version
+
+    with pytest.raises(TransientConsumerError, match="another writer"):
+        table.write(spark.range(1), commit(3), found[0], empty=False, recreate=False)
+    table.write(spark.range(1), commit(3), found[1], empty=False, recreate=False)
+
+    assert ids(table) == [0, 0, 0]
 
 
 def test_the_jar_is_fetched_if_a_subscription_asks_for_it(tmp_path: Path) -> None:
