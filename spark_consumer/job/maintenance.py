@@ -2,9 +2,8 @@
 
 Small files are merged, and files that no kept state needs are removed. Nothing else writes to the
 tables meanwhile, so neither can conflict with a cut. `ConsumerSettings.keep_hours` holds: a file
-that a younger state has is not removed. What replaced the files of a version counts from when a
-state has the new ones: until then nothing of the table is removed, for the version that the newest
-state has would look as if it had been replaced long ago.
+that a younger state has is not removed. While a table has a version that no state names, nothing of
+it is removed: the version of the newest state would look as if it had been replaced long ago.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def check_iceberg(spark: SparkSession, warehouse: str) -> None:
             " which is not one step there",
             hint='use a local disk or HDFS, or format = "delta"',
         )
-    # What comes after it would be taken for a part of the table's metadata.
+    # The rest of the path would be taken for the name of a table of metadata.
     if "#" in str(files.makeQualified(path).toString()):
         raise SettingsError(
             "Iceberg tables cannot be in a warehouse with # in its path: Iceberg cannot read them",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
+from pyspark.sql.types import IntegerType, StructField
 
 from spark_consumer.cli import main
 from spark_consumer.errors import TableError, TransientConsumerError
@@ -22,6 +23,7 @@ from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.formats.iceberg.format import IcebergFormat
 from spark_consumer.formats.iceberg.table import IcebergTable
 from spark_consumer.formats.protocol import TableFormat
+from spark_consumer.formats.schema_evolution import Add
 from spark_consumer.job import maintenance
 from spark_consumer.job.job import run
 from spark_consumer.job.maintenance import Maintenance
@@ -242,6 +244,30 @@ def test_longer_times_of_the_user_count_and_one_table_s_trouble_is_its_own(
     kept = "delta.logRetentionDuration"
     assert property_of("long", kept) == "interval 9999 hours"
     assert property_of("plain", kept) == "interval 1000 hours"
+
+
+@pytest.mark.parametrize("table_format", [DeltaFormat(), IcebergFormat()], ids=["delta", "iceberg"])
+def test_a_state_does_not_get_the_columns_of_a_change_that_was_not_written(
+    spark: SparkSession, tmp_path: Path, table_format: TableFormat
+) -> None:
+    settings = ConsumerSettings(
+        kafka={}, registry_url="", warehouse=str(tmp_path), subscriptions=("s",)
+    )
+    session = spark.newSession()
+    tables = SubscriberTables(session, table_format, str(tmp_path), "s")
+    table = tables.table(session, "public.t")
+    commit = Commit(Position("markers", 0, 1, None, "topic", "id", {0: 0}), {})
+    table.write(session.range(2), commit, None, empty=True, recreate=True)
+    state = TableState(table.version(), "topic")
+    table.alter(
+        [Add(StructField("b", IntegerType(), True, {"comment": "integer"}), "7", exists=False)]
+    )
+    assert table.version() > state.version
+
+    for _ in range(2):
+        assert Maintenance(settings, session, "s", tables).tidy({"public.t": state}) == {}
+
+    assert table_format.rows_at(session, table.path, state.version).columns == ["id"]
 
 
 @pytest.mark.parametrize("change", ["rows are deleted", "the folder is restored"])
