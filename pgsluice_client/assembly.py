@@ -151,8 +151,7 @@ class Assembly:
             LostRecordsError: the position needs them.
         """
         (topic, number), offset = partition, self._reached[partition]
-        is_known = any(topic == read for read, _ in self.position.offsets)
-        if first_there <= offset or (is_known and topic not in self._waiting):
+        if first_there <= offset or not self._can_begin(topic):
             raise LostRecordsError(
                 f"topic {topic}, partition {number}: no record at offset {offset}, the first one"
                 f" is at {first_there}",
@@ -160,6 +159,7 @@ class Assembly:
             )
         self._wait(topic)
         self._reached[partition] = self._from[partition] = first_there
+        self._buffers[partition].clear()  # of a Kafka transaction that is no longer whole
 
     def paused(self) -> set[Partition]:
         """Return the partitions that are far enough ahead of their markers."""
@@ -252,6 +252,13 @@ class Assembly:
         if partition not in self._reached:
             self._wanted.setdefault(partition, start)
         self._open.ranges[partition] = _Range(first, entry["next_offset"], entry["records"])
+
+    def _can_begin(self, topic: str) -> bool:
+        """Whether nothing of a topic has been returned, or nothing since it waits for a copy."""
+        if topic in self._waiting:
+            return not any(topic in item.begun for item in self._items)
+        split = (item.offsets for item in self._items)
+        return not any(topic == read for one in (self.position.offsets, *split) for read, _ in one)
 
     def _wait(self, topic: str) -> None:
         if topic not in self._waiting:

@@ -222,6 +222,27 @@ def test_a_topic_waits_for_a_copy_that_begins_in_all_its_partitions() -> None:
     assert found[0].position.waiting == frozenset()
 
 
+def test_records_before_those_that_are_gone_are_not_half_of_a_transaction() -> None:
+    topics = Topics()
+    topics.change("t0", Written("t", None, (0,), first=True), 100, 0, None)
+    for number in (1, 2, 3):
+        row = {"a": number, "b": number, "c": "c"}
+        topics.change("t0", Written("r", number, (0,), after=row), 100, 0, None)
+    topics.commit(100)
+    made = assembly()
+    made.receive_marker(*topics.markers[0])
+    made.pop()
+    made.pop_wanted()
+    records = topics.partitions["t0", 0]
+    made.receive(records[0])
+    made.receive(records[1])
+    made.skip_to(("t0", 0), 3)
+    made.receive(records[3])
+
+    assert made.pop() is None
+    assert made.position.waiting == {"t0"}
+
+
 def test_lost_and_foreign_records_are_named() -> None:
     topics = Topics()
     for number in range(1, 7):
