@@ -125,6 +125,7 @@ class Assembly:
         self._expected = dict(start.offsets)
         self._inside = start.inside
         self._waiting = set(start.waiting)
+        self._taken = set(start.taken)
 
     def receive_marker(self, offset: int, wire: bytes) -> None:
         """Accept the next record of the marker topic."""
@@ -229,9 +230,16 @@ class Assembly:
         claimed = marker["kind"] == "CLAIM" and taken_from == self._owner
         if self._owner is None or claimed:
             self._owner = writer
+        if claimed:
+            self._taken = set(self._expected)
         return writer == self._owner
 
     def _accept_range(self, entry: Mapping[str, Any]) -> None:
+        """Accept the range of a partition, which continues from the one before.
+
+        A new owner does not know that one, and continues from the end of the partition, after
+        control records. If there are records between, the number of records shows it.
+        """
         topic = entry["topic"]
         partition = topic, entry["partition"]
         first, previous = entry["first_offset"], entry["previous_offset"]
@@ -246,8 +254,11 @@ class Assembly:
         elif expected != previous:
             if self._inside and first < expected <= entry["next_offset"]:
                 start = expected
-            elif topic not in self._waiting:
+            elif topic not in self._waiting and not (
+                partition in self._taken and expected < previous
+            ):
                 raise _gap(partition, expected, previous)
+        self._taken.discard(partition)
         self._expected[partition] = entry["next_offset"]
         if partition not in self._reached:
             self._wanted.setdefault(partition, start)
@@ -319,8 +330,11 @@ class Assembly:
         position, end_lsn = self.position, self.position.end_lsn
         if item.end is not None:
             end_lsn = _lsn(item.end["end_lsn"])
-        marker, owner = position.marker, position.owner
+        marker, owner, taken = position.marker, position.owner, position.taken
         if item.last is not None:
+            if owner is not None and item.last.owner != owner:
+                taken = frozenset(position.offsets)
+            taken = taken.difference(item.last.ranges)
             offsets |= {partition: one.next for partition, one in item.last.ranges.items()}
             end_lsn, owner = item.last.end_lsn, item.last.owner
             marker = item.last.next_marker
@@ -332,6 +346,7 @@ class Assembly:
             inside=item.last is None,
             waiting=frozenset(self._waiting),
             owner=owner,
+            taken=taken,
         )
 
 

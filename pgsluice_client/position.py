@@ -29,6 +29,7 @@ class Position:
         inside: Whether the rest of the Kafka transaction with the next markers is to come.
         waiting: Topics whose earlier records were gone: they begin with their next copy.
         owner: Owner of the topics; None if not known.
+        taken: Partitions in which there is nothing yet of an owner that has taken them over.
     """
 
     subscription: str
@@ -38,6 +39,7 @@ class Position:
     inside: bool = False
     waiting: frozenset[str] = frozenset()
     owner: Owner | None = None
+    taken: frozenset[tuple[str, int]] = frozenset()
 
     def to_json(self) -> str:
         """Return the position as JSON text."""
@@ -54,6 +56,7 @@ class Position:
                 "inside": self.inside,
                 "waiting": sorted(self.waiting),
                 "owner": self.owner,
+                "taken": sorted(self.taken),
             }
         )
 
@@ -79,4 +82,5 @@ class Position:
             inside=found["inside"],
             waiting=frozenset(found["waiting"]),
             owner=None if found["owner"] is None else tuple(found["owner"]),
+            taken=frozenset((topic, number) for topic, number in found.get("taken", ())),
         )

@@ -303,6 +303,41 @@ def test_markers_of_another_writer_do_not_count_unless_it_has_taken_over() -> No
     assert read(assembly(found[-1].position), topics) == []
 
 
+@pytest.mark.parametrize("stored", ["before the claim", "after it", "in its transaction", "never"])
+def test_a_new_owner_continues_from_the_end_of_partitions_that_it_does_not_know(
+    stored: str,
+) -> None:
+    topics = Topics()
+    written(topics, 1)
+    written(topics, 2)
+    topics.hand_over("successor")
+    topics.change("t1", Written("c", 9, (0,), after={"a": 9, "b": 9, "c": "c"}), 250, 1, 2)
+    topics.commit(250)
+    written(topics, 3, first=True)
+    written(topics, 4)
+    read_until = {"before the claim": 2, "after it": 3, "in its transaction": 4, "never": 0}
+
+    found = read(assembly(), topics)
+    start = found[read_until[stored] - 1].position if stored != "never" else Position("s")
+    rest = read(assembly(Position.from_json(start.to_json())), topics)
+
+    assert keys(found) == [1, 2, 9, "t", 3, 4]
+    assert keys(rest) == keys(found[read_until[stored] :])
+    assert found[2].position.taken == {("t0", 1), ("t0", 2)}
+    assert found[-1].position.taken == frozenset()
+
+
+def test_records_of_nobody_before_those_of_a_new_owner_are_named() -> None:
+    topics = Topics()
+    written(topics, 3)
+    topics.change("t0", Written("c", 6, (0,), after={"a": 6, "b": 6, "c": "c"}), 500, 1, 5)
+    topics.hand_over("successor")
+    written(topics, 6)
+
+    with pytest.raises(LostRecordsError, match="2 records from offset"):
+        read(assembly(), topics)
+
+
 def test_partitions_and_markers_that_are_far_ahead_are_paused() -> None:
     topics = Topics()
     for number in range(1, 12_001):
