@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 
 from pgsluice_client.changes import CopyState, Transaction
 from pgsluice_client.decoding import Decoder, Record
-from pgsluice_client.errors import LostRecordsError
+from pgsluice_client.errors import LostRecordsError, ReadError, UnavailableError
 from pgsluice_client.position import Owner, Position
 
 __all__ = ["Assembly", "Partition"]
@@ -126,6 +126,9 @@ class Assembly:
         self._inside = start.inside
         self._waiting = set(start.waiting)
         self._taken = set(start.taken)
+        # Topics whose ranges count for nothing until the topic is made again.
+        self._gone: set[str] = set()
+        self._failure: ReadError | None = None
 
     def receive_marker(self, offset: int, wire: bytes) -> None:
         """Accept the next record of the marker topic."""
@@ -134,33 +137,55 @@ class Assembly:
     def receive(self, record: Record) -> None:
         """Accept the next record of a partition of a table's topic."""
         partition = record.topic, record.partition
-        self._buffers[partition].append(record)
-        self._reached[partition] = record.offset + 1
+        if partition in self._buffers:  # else it is wanted no more
+            self._buffers[partition].append(record)
+            self._reached[partition] = record.offset + 1
 
     def pop_wanted(self) -> dict[Partition, int]:
-        """Return the partitions that have to be read from now on, each with its offset."""
+        """Return the partitions to read from now on, each from an offset; some are read already."""
         wanted, self._wanted = self._wanted, {}
         for partition, offset in wanted.items():
             self._reached[partition] = self._from[partition] = offset
             self._buffers[partition] = deque()
         return wanted
 
-    def skip_to(self, partition: Partition, first_there: int) -> None:
-        """Accept that a wanted partition has no records before an offset, nor at the wanted one.
+    def skip_to(self, partition: Partition, first_there: int) -> bool:
+        """Accept that there is no record at the offset of a partition, and where the first one is.
+
+        Returns:
+            Whether it is to be read, from `first_there` on.
 
         Raises:
-            LostRecordsError: the position needs them.
+            LostRecordsError: the position needs what is gone.
         """
-        (topic, number), offset = partition, self._reached[partition]
+        topic, offset = partition[0], self._reached.get(partition)
+        if offset is None:
+            return False
         if first_there <= offset or not self._can_begin(topic):
-            raise LostRecordsError(
-                f"topic {topic}, partition {number}: no record at offset {offset}, the first one"
-                f" is at {first_there}",
-                hint=_COPY_AGAIN,
-            )
+            what = f"no record at offset {offset}, the first one is at {first_there}"
+            self._lose(partition, what)
+            return False
         self._wait(topic)
         self._reached[partition] = self._from[partition] = first_there
         self._buffers[partition].clear()  # of a Kafka transaction that is no longer whole
+        return True
+
+    def lacking(self) -> dict[Partition, int]:
+        """Return the partitions that the next transaction waits for, and until which offset."""
+        needed = self._kafka[0].ranges if self._kafka else {}
+        return {
+            partition: one.next
+            for partition, one in needed.items()
+            if self._reached.get(partition, -1) < one.next
+        }
+
+    def ends_at(self, partition: Partition, end: int) -> None:
+        """Accept that a partition that is lacking ends at an offset; 0 if its topic is gone.
+
+        Raises:
+            LostRecordsError: the position needs what is gone.
+        """
+        self._lose(partition, f"it ends at offset {end}, and the markers say that it went on")
 
     def paused(self) -> set[Partition]:
         """Return the partitions that are far enough ahead of their markers."""
@@ -187,6 +212,17 @@ class Assembly:
             UnavailableError: the registry does not answer; another call may succeed.
             ReadError: the topics are not what docs/envelope.md says.
         """
+        if self._failure is not None:
+            raise self._failure
+        try:
+            return self._pop()
+        except UnavailableError:
+            raise
+        except ReadError as error:
+            self._failure = error
+            raise
+
+    def _pop(self) -> Transaction | None:
         while self._markers:
             offset, wire = self._markers[0]
             self._accept_marker(offset, self._decoder.marker(wire))
@@ -215,9 +251,15 @@ class Assembly:
                 CopyState(copy["schema"], copy["table"], copy["state"], copy["reason"])
             )
         elif kind == "PROGRESS":
-            for entry in marker["offsets"]:
-                if self._topics is None or entry["topic"] in self._topics:
-                    self._accept_range(entry)
+            read = [
+                entry
+                for entry in marker["offsets"]
+                if self._topics is None or entry["topic"] in self._topics
+            ]
+            for topic in {entry["topic"] for entry in read if self._is_made_again(entry)}:
+                self._begin_again(topic)
+            for entry in read:
+                self._accept_range(entry)
             self._inside = self._inside and not marker["offsets"]
             made, self._open = self._open, _KafkaTransaction()
             made.end_lsn, made.next_marker = _lsn(marker["end_lsn"]), offset + 1
@@ -242,6 +284,9 @@ class Assembly:
         """
         topic = entry["topic"]
         partition = topic, entry["partition"]
+        if topic in self._gone:
+            self._expected[partition] = entry["next_offset"]
+            return
         first, previous = entry["first_offset"], entry["previous_offset"]
         expected = self._expected.get(partition)
         start = first
@@ -252,7 +297,7 @@ class Assembly:
             elif previous and topic not in self._waiting:
                 raise _gap(partition, 0, previous)
         elif expected != previous:
-            if self._inside and first < expected <= entry["next_offset"]:
+            if self._is_inside(entry, expected):
                 start = expected
             elif topic not in self._waiting and not (
                 partition in self._taken and expected < previous
@@ -263,6 +308,42 @@ class Assembly:
         if partition not in self._reached:
             self._wanted.setdefault(partition, start)
         self._open.ranges[partition] = _Range(first, entry["next_offset"], entry["records"])
+
+    def _is_inside(self, entry: Mapping[str, Any], expected: int) -> bool:
+        """Whether it is the rest of a range that the position is in."""
+        return self._inside and entry["first_offset"] < expected <= entry["next_offset"]
+
+    def _is_made_again(self, entry: Mapping[str, Any]) -> bool:
+        """Whether a partition has begun again, and nothing that was returned is of the old one."""
+        expected = self._expected.get((entry["topic"], entry["partition"]))
+        return (
+            expected is not None
+            and entry["previous_offset"] < expected
+            and not self._is_inside(entry, expected)
+            and self._can_begin(entry["topic"])
+        )
+
+    def _begin_again(self, topic: str) -> None:
+        """Forget a topic that has been deleted; what has its name now is another one."""
+        _log.warning("topic was made again, its earlier records are gone: topic=%s", topic)
+        self._forget_ranges(topic)
+        self._gone.discard(topic)
+        for partition in [one for one in self._expected if one[0] == topic]:
+            del self._expected[partition]
+
+    def _forget_ranges(self, topic: str) -> None:
+        known: list[dict[Partition, Any]] = [self._wanted, self._reached, self._from, self._buffers]
+        for by_partition in (*known, *(one.ranges for one in (*self._kafka, self._open))):
+            for partition in [one for one in by_partition if one[0] == topic]:
+                del by_partition[partition]
+
+    def _lose(self, partition: Partition, what: str) -> None:
+        topic, number = partition
+        if not self._can_begin(topic):
+            raise LostRecordsError(f"topic {topic}, partition {number}: {what}", hint=_COPY_AGAIN)
+        self._wait(topic)
+        self._forget_ranges(topic)
+        self._gone.add(topic)
 
     def _can_begin(self, topic: str) -> bool:
         """Whether nothing of a topic has been returned, or nothing since it waits for a copy."""
@@ -316,6 +397,9 @@ class Assembly:
             found.append(buffer.popleft())
         if self._from[partition] <= one.first and len(found) != one.records:
             topic, number = partition
+            if self._can_begin(topic):
+                self._wait(topic)  # no copy begins here: not in all partitions
+                return []
             raise LostRecordsError(
                 f"topic {topic}, partition {number}: {len(found)} records from offset {one.first}"
                 f" to {one.next}, and their marker says {one.records}",
@@ -357,10 +441,17 @@ def _places(records: Iterable[Record]) -> Iterator[_Placed]:
         if record.value is None:
             continue
         headers = record.headers
-        here = headers["commit_lsn"].decode(), int(headers["seq"])
+        try:
+            here = headers["commit_lsn"].decode(), int(headers["seq"])
+            truncates_here = headers["op"] == b"t"
+        except (KeyError, ValueError) as error:
+            raise ReadError(
+                f"topic {record.topic}, partition {record.partition}, offset {record.offset}:"
+                f" not a record of the gateway: {error}"
+            ) from error
         if here != at:
             at, truncates = here, 0
-        truncates += headers["op"] == b"t"
+        truncates += truncates_here
         yield (*here, truncates), record
 
 

@@ -26,6 +26,8 @@ _BATCH: Final = 1_000
 _REQUEST_S: Final = 30.0
 STEP_S: Final = 0.1
 """Longest time without a look at whether the end is reached."""
+_LATE_S: Final = 30.0
+"""Longest time between a marker and the records that it names."""
 _NOT_FOUND: Final = 404
 
 
@@ -68,7 +70,14 @@ class Reader:
         )
         self._assembly: Assembly | None = None
         self._paused: set[Partition] = set()
+        self._assigned: set[Partition] = set()
         self._unreadable: list[Partition] = []
+        # Partitions without further records for now; those of deleted topics; since when a
+        # transaction lacks records of one without.
+        self._ended: set[Partition] = set()
+        self._deleted: set[Partition] = set()
+        self._late: dict[Partition, float] = {}
+        self._failure: ReadError | None = None
         self._marker_end = 0
 
     def __enter__(self) -> Self:
@@ -113,11 +122,14 @@ class Reader:
             UnsupportedTopicError: a topic has another format than ``pgsluice``.
             ReadError: something else is wrong; the message says what.
         """
+        if self._failure is not None:
+            raise self._failure
         assembly = self._assembly or self._open()
         until, asked = time.monotonic() + timeout, False
         while True:
             if (transaction := assembly.pop()) is not None:
                 return transaction
+            self._look_for_ends(assembly)
             self._assign(assembly)
             self._pause(assembly)
             left = until - time.monotonic()
@@ -129,6 +141,8 @@ class Reader:
                 for message in (first, *self._consumer.consume(_BATCH, 0)):
                     failure = self._receive(assembly, message) or failure
                 if failure is not None:  # those after it have been received, too
+                    if not isinstance(failure, UnavailableError):
+                        self._failure = failure
                     raise failure
 
     def _open(self) -> Assembly:
@@ -149,18 +163,44 @@ class Reader:
         return self._assembly
 
     def _assign(self, assembly: Assembly) -> None:
+        self._seek(assembly.pop_wanted())
         while self._unreadable:  # from its first record on, unless the position needs earlier ones
             partition = self._unreadable[0]
             first, _ = self._offsets(partition)
-            assembly.skip_to(partition, first)
-            self._consumer.incremental_unassign([TopicPartition(*partition)])
-            self._consumer.incremental_assign([TopicPartition(*partition, first)])
-            self._unreadable.pop(0)
-        wanted = assembly.pop_wanted()
+            if assembly.skip_to(partition, first):
+                self._seek({partition: first})
+            else:
+                self._unreadable.pop(0)
+
+    def _seek(self, wanted: Mapping[Partition, int]) -> None:
+        if again := self._assigned.intersection(wanted):
+            places = [TopicPartition(*partition) for partition in again]
+            self._consumer.resume(places)
+            self._consumer.incremental_unassign(places)
         if wanted:
             self._consumer.incremental_assign(
                 [TopicPartition(*partition, offset) for partition, offset in wanted.items()]
             )
+        self._assigned.update(wanted)
+        for known in (self._paused, self._ended, self._deleted):
+            known.difference_update(wanted)
+        self._unreadable = [one for one in self._unreadable if one not in wanted]
+
+    def _look_for_ends(self, assembly: Assembly) -> None:
+        """Look for partitions that end before what the markers say: not at once, they may grow."""
+        now, lacking = time.monotonic(), assembly.lacking()
+        for partition in self._deleted.intersection(lacking):
+            assembly.ends_at(partition, 0)
+        self._late = {
+            partition: self._late.get(partition, now)
+            for partition in self._ended.intersection(lacking)
+        }
+        for partition, since in self._late.items():
+            if now - since >= _LATE_S:
+                self._late[partition] = now
+                _, end = self._offsets(partition)
+                if end < lacking[partition]:
+                    assembly.ends_at(partition, end)
 
     def _pause(self, assembly: Assembly) -> None:
         paused = assembly.paused()
@@ -177,9 +217,14 @@ class Reader:
             if error.code() == KafkaError._PARTITION_EOF:
                 if topic == self._marker_topic:
                     self._marker_end = max(self._marker_end, offset or 0)
+                elif topic is not None and partition is not None:
+                    self._ended.add((topic, partition))
             elif error.code() == KafkaError._AUTO_OFFSET_RESET and topic != self._marker_topic:
                 assert topic is not None and partition is not None
                 self._unreadable.append((topic, partition))
+            elif error.code() in _NO_TOPIC and (topic, partition) in self._assigned:
+                assert topic is not None and partition is not None
+                self._deleted.add((topic, partition))
             else:
                 return _failure(error, topic or "")
             return None
@@ -189,6 +234,7 @@ class Reader:
             assert isinstance(value, bytes)
             assembly.receive_marker(offset, value)
         else:
+            self._ended.discard((topic, partition))
             headers: Any = dict(message.headers() or ())
             assembly.receive(Record(topic, partition, offset, key, value, headers))
         return None
@@ -237,7 +283,7 @@ def _failure(error: KafkaError, topic: str = "") -> ReadError:
             f"{place}the records at the position are gone: {error.str()}",
             hint="copy the table again (pgsluice copy), and read it without a stored position",
         )
-    if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+    if error.code() in _NO_TOPIC:
         return ReadError(
             f"{place}{error.str()}",
             hint="is the name of the subscription right, and has the gateway started?",
@@ -247,6 +293,7 @@ def _failure(error: KafkaError, topic: str = "") -> ReadError:
     return ReadError(f"{place}{error.str()}")
 
 
+_NO_TOPIC: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 _PASSING: Final = (
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._RESOLVE,

@@ -53,6 +53,12 @@ def trim(kafka: str, topic: str, partitions: int) -> None:
         done.result()
 
 
+def delete(kafka: str, *topics: str) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka})
+    for done in admin.delete_topics(list(topics)).values():
+        done.result()
+
+
 def apply_to_end(
     reader: Reader, rows: Mapping[str, TableRows]
 ) -> tuple[list[tuple[str, str]], Position]:
@@ -117,6 +123,33 @@ def test_lost_records_are_an_error_for_who_needs_them_and_lost_markers_alone_are
         apply_to_end(reader(s.slot, start=start), rows)
     only_u = reader(s.slot, start=start, topics=[s.topic("u")])
     assert apply_to_end(only_u, {"u": TableRows()})[0] == [("u", "c")]
+
+
+def test_topics_that_were_deleted_are_not_needed_by_who_begins_now(
+    scene: MakeScene, database: Database, kafka: str, reader: Callable[..., Reader]
+) -> None:
+    rows = {"t": TableRows(), "u": TableRows()}
+    with database.connect() as connection:
+        connection.execute(TABLES.encode())
+        s = scene(DEFINITIONS, topics={"partitions": 3})
+        insert(s, connection, "INSERT INTO t SELECT n, 'x' FROM generate_series(1, 40) n")
+        insert(s, connection, "INSERT INTO u VALUES (1, 'x')", "DELETE FROM t WHERE a > 10")
+        _, start = apply_to_end(reader(s.slot), {"t": TableRows(), "u": TableRows()})
+        connection.execute(b"DROP TABLE u")
+        s.run_to(current_lsn(connection))
+        delete(kafka, s.topic("t"), s.topic("u"))
+        gateway = s.project.start()
+        gateway.wait_until_copied()
+        assert gateway.terminate() == 0
+        insert(s, connection, "UPDATE t SET b = 'y' WHERE a = 3")
+        found, end = apply_to_end(reader(s.slot), rows)
+
+    assert {table for table, _ in found} == {"t"}
+    assert end.waiting == {s.topic("u")}
+    held = sorted((row["a"], row["b"]) for row in rows["t"])
+    assert held == sorted(s.source_rows("SELECT a, b FROM t"))
+    with pytest.raises(LostRecordsError):
+        apply_to_end(reader(s.slot, start=start), rows)
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,12 @@ class Topics:
         self._next_marker += 1
         self._ranges = {}
 
+    def delete(self, topic: str) -> None:
+        """Delete a topic, which the next change makes again."""
+        for partition in [one for one in self._next if one[0] == topic]:
+            for of_partition in (self.partitions, self._next, self._ends):
+                of_partition.pop(partition, None)
+
     def hand_over(self, slot: str) -> None:
         """Let another gateway take the topics over; it begins after all that is there."""
         owner = {"system_identifier": "1", "database": "d", "slot": self.writer, "gateway": "g"}

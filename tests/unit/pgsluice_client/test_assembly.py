@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pgsluice_client import LostRecordsError, Position, TableRows, Transaction
+from pgsluice_client import LostRecordsError, Position, ReadError, TableRows, Transaction
 from pgsluice_client.assembly import Assembly
 from pgsluice_client.decoding import Decoder
 from tests.support.models.topics import TEXTS, Partition, Topics, Written, lsn
@@ -256,11 +256,94 @@ def test_lost_and_foreign_records_are_named() -> None:
 
     topics = Topics()
     written(topics, 1)
-    del topics.partitions["t0", 1][0]
-    topics.change("t0", Written("t", None, (1,)), 100, 1, 1)
-    topics.commit(200)
-    with pytest.raises(LostRecordsError, match="and their marker says 1"):
-        read(assembly(), topics)
+    written(topics, 4)
+    start = read(assembly(), topics)[0].position
+    del topics.partitions["t0", 1][1]
+    written(topics, 7)
+    made = assembly(start)
+    for _ in range(2):  # what follows is not read as if nothing had happened
+        with pytest.raises(LostRecordsError, match="and their marker says 1"):
+            read(made, topics)
+
+
+def test_a_record_of_another_program_is_named() -> None:
+    topics = Topics()
+    written(topics, 1)
+    written(topics, 2)
+    (record,) = topics.partitions["t0", 1]
+    topics.partitions["t0", 1] = [replace(record, headers={})]
+    made = assembly()
+
+    for _ in range(2):
+        with pytest.raises(ReadError, match="topic t0, partition 1, offset 0: not a record of"):
+            read(made, topics)
+
+
+def made_again(before: int) -> Topics:
+    """A topic of one partition that was deleted after so many records, and copied again."""
+    topics = Topics()
+    for number in range(before):
+        row = {"a": number, "b": 1, "c": "c"}
+        topics.change("t0", Written("c", number, (0,), after=row), 100, 1 + number, 1)
+    topics.marker("END", 108, commit_lsn=100, xid=1)
+    topics.commit(108)
+    topics.delete("t0")
+    for number in (2, 5):
+        topics.change("t0", Written("t", None, (0, 1), first=True), 100 * number, 0, None)
+        for key in range(number):
+            row = {"a": key, "b": 2, "c": "c"}
+            topics.change("t0", Written("r", key, (key % 2,), after=row), 100 * number, 0, None)
+        topics.commit(100 * number)
+    return topics
+
+
+@pytest.mark.parametrize(
+    ("before", "records_first"), [(100, False), (4, False), (1, False), (100, True), (4, True)]
+)
+def test_a_topic_that_was_made_again_begins_with_its_copy(before: int, records_first: bool) -> None:
+    topics = made_again(before)
+    made = assembly()
+    if records_first:  # those of the new topic, at the offsets of the old one's
+        made.receive_marker(*topics.markers[1])
+        made.pop()
+        assert made.pop_wanted() == {("t0", 0): 0}
+        for record in topics.partitions["t0", 0]:
+            made.receive(record)
+        assert made.pop() is None
+
+    found = read(made, topics)
+
+    rows = TableRows()
+    for transaction in found:
+        for change in transaction.changes:
+            rows.apply(change)
+    assert sorted(row["a"] for row in rows) == [0, 1, 2, 3, 4]
+    assert {row["b"] for row in rows} == {2}
+    assert read(assembly(found[-1].position), topics) == []
+
+
+def test_a_partition_that_ends_early_is_an_error_for_who_needs_it_and_else_waits() -> None:
+    topics = Topics()
+    written(topics, 1)
+    written(topics, 4)
+    written(topics, 2)
+    start = read(assembly(), topics)[0].position
+    topics.partitions["t0", 1].pop()
+    made = assembly(start)
+    assert read(made, topics) == []
+    assert made.lacking() == {("t0", 1): 3}
+    with pytest.raises(LostRecordsError, match="t0, partition 1: it ends at offset 1"):
+        made.ends_at(("t0", 1), 1)
+
+    topics.partitions["t0", 1].clear()
+    made = assembly()
+    assert read(made, topics) == []
+    made.ends_at(("t0", 1), 0)
+    assert made.pop() is None
+    assert made.is_drained()
+    topics.delete("t0")
+    written(topics, 5, first=True)
+    assert keys(read(made, topics)) == ["t", 5]
 
 
 def test_a_topic_that_was_made_again_is_not_taken_for_the_rest_of_a_transaction() -> None:
