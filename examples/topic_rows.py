@@ -4,8 +4,9 @@
 
 `pip install 'confluent-kafka[avro,schemaregistry]'` has all that it imports. It reads to the end of
 the topic and prints its rows as JSON. What it leaves to docs/reading.md: topics of several
-partitions, whole transactions over several tables, positions, and texts in keys that PostgreSQL
-regards as equal although they differ (1.0 and 1.00 as numeric, blanks in char(n)).
+partitions, whole transactions over several tables, positions, texts in keys that PostgreSQL regards
+as equal although they differ (1.0 and 1.00 as numeric, blanks in char(n)), and rows from before a
+column was added, renamed or dropped: in a table without a key, later changes do not find them.
 """
 
 import argparse
@@ -32,7 +33,7 @@ def apply(rows: Rows, key: Any, change: Any, rekey: object, moved: Any, *, keyed
         return rows.clear()
     old, after = moved, change["after"]
     if rekey != b"new" and (change["op"] in "ud" or keyed):  # 2. c and r replace, if there is a key
-        equal = rows.get(text(key), [])
+        equal = rows.get(text(key if keyed else change["before"]), [])  # in a key, arrays are text
         old = equal.pop() if equal else None
     if rekey == b"old":  # 3. the halves of a change of the key are one update
         return old
