@@ -125,7 +125,7 @@ class Assembly:
         self._expected = dict(start.offsets)
         self._inside = start.inside
         self._waiting = set(start.waiting)
-        self._taken = set(start.taken)
+        self._handed_over = set(start.handed_over)
         # Topics whose ranges count for nothing until the topic is made again.
         self._gone: set[str] = set()
         self._failure: ReadError | None = None
@@ -273,7 +273,7 @@ class Assembly:
         if self._owner is None or claimed:
             self._owner = writer
         if claimed:
-            self._taken = set(self._expected)
+            self._handed_over = set(self._expected)
         return writer == self._owner
 
     def _accept_range(self, entry: Mapping[str, Any]) -> None:
@@ -300,10 +300,10 @@ class Assembly:
             if self._is_inside(entry, expected):
                 start = expected
             elif topic not in self._waiting and not (
-                partition in self._taken and expected < previous
+                partition in self._handed_over and expected < previous
             ):
                 raise _gap(partition, expected, previous)
-        self._taken.discard(partition)
+        self._handed_over.discard(partition)
         self._expected[partition] = entry["next_offset"]
         if partition not in self._reached:
             self._wanted.setdefault(partition, start)
@@ -414,11 +414,11 @@ class Assembly:
         position, end_lsn = self.position, self.position.end_lsn
         if item.end is not None:
             end_lsn = _lsn(item.end["end_lsn"])
-        marker, owner, taken = position.marker, position.owner, position.taken
+        marker, owner, handed_over = position.marker, position.owner, position.handed_over
         if item.last is not None:
             if owner is not None and item.last.owner != owner:
-                taken = frozenset(position.offsets)
-            taken = taken.difference(item.last.ranges)
+                handed_over = frozenset(position.offsets)
+            handed_over = handed_over.difference(item.last.ranges)
             offsets |= {partition: one.next for partition, one in item.last.ranges.items()}
             end_lsn, owner = item.last.end_lsn, item.last.owner
             marker = item.last.next_marker
@@ -430,7 +430,7 @@ class Assembly:
             inside=item.last is None,
             waiting=frozenset(self._waiting),
             owner=owner,
-            taken=taken,
+            handed_over=handed_over,
         )
 
 

@@ -61,7 +61,11 @@ class AsyncReader:
     async def transactions(self, *, to_end: bool = False) -> AsyncIterator[Transaction]:
         """Yield transactions as they are committed; see `Reader.transactions`."""
         end = await self._run(self._reader._end_of_markers) if to_end else None
-        while end is None or not await self._run(self._reader._has_all, end):
+        while (
+            end is None
+            or self._step is not None  # the result of a cancelled call is one of them
+            or not await self._run(self._reader._has_all, end)
+        ):
             if (transaction := await self.poll(STEP_S)) is not None:
                 yield transaction
 

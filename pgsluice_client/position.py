@@ -29,7 +29,7 @@ class Position:
         inside: Whether the rest of the Kafka transaction with the next markers is to come.
         waiting: Topics whose earlier records were gone: they begin with their next copy.
         owner: Owner of the topics; None if not known.
-        taken: Partitions in which there is nothing yet of an owner that has taken them over.
+        handed_over: Partitions in which there is nothing yet of an owner that has taken them over.
     """
 
     subscription: str
@@ -39,7 +39,7 @@ class Position:
     inside: bool = False
     waiting: frozenset[str] = frozenset()
     owner: Owner | None = None
-    taken: frozenset[tuple[str, int]] = frozenset()
+    handed_over: frozenset[tuple[str, int]] = frozenset()
 
     def to_json(self) -> str:
         """Return the position as JSON text."""
@@ -56,7 +56,7 @@ class Position:
                 "inside": self.inside,
                 "waiting": sorted(self.waiting),
                 "owner": self.owner,
-                "taken": sorted(self.taken),
+                "handed_over": sorted(self.handed_over),
             }
         )
 
@@ -67,7 +67,10 @@ class Position:
         Raises:
             ReadError: it is something else.
         """
-        found = json.loads(text)
+        try:
+            found = json.loads(text)
+        except ValueError:
+            found = None
         if not isinstance(found, dict) or found.get("pgsluice_position") != _FORMAT:
             raise ReadError("this is not a position that Position.to_json has written")
         return cls(
@@ -82,5 +85,7 @@ class Position:
             inside=found["inside"],
             waiting=frozenset(found["waiting"]),
             owner=None if found["owner"] is None else tuple(found["owner"]),
-            taken=frozenset((topic, number) for topic, number in found.get("taken", ())),
+            handed_over=frozenset(
+                (topic, number) for topic, number in found.get("handed_over", ())
+            ),
         )

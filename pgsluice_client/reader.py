@@ -53,6 +53,8 @@ class Reader:
     ) -> None:
         if start is not None and start.subscription != subscription:
             raise ReadError(f"the position is one of subscription {start.subscription}")
+        if isinstance(topics, str):
+            raise ReadError("topics is a collection of names, not one name")
         self._start = start or Position(subscription)
         self._marker_topic = f"{_part(subscription)}.transaction"
         self._topics = topics

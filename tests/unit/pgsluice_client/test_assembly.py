@@ -406,8 +406,8 @@ def test_a_new_owner_continues_from_the_end_of_partitions_that_it_does_not_know(
 
     assert keys(found) == [1, 2, 9, "t", 3, 4]
     assert keys(rest) == keys(found[read_until[stored] :])
-    assert found[2].position.taken == {("t0", 1), ("t0", 2)}
-    assert found[-1].position.taken == frozenset()
+    assert found[2].position.handed_over == {("t0", 1), ("t0", 2)}
+    assert found[-1].position.handed_over == frozenset()
 
 
 def test_records_of_nobody_before_those_of_a_new_owner_are_named() -> None:

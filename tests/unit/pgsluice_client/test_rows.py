@@ -79,8 +79,10 @@ def test_a_position_is_read_back_and_nothing_else_is() -> None:
         inside=True,
         waiting=frozenset({"x"}),
         owner=("1", "d", "slot"),
+        handed_over=frozenset({("s.public.t", 0), ("s.public.t", 1)}),
     )
 
     assert Position.from_json(position.to_json()) == position
-    with pytest.raises(ReadError, match="not a position"):
-        Position.from_json('{"offset": 1}')
+    for other in ('{"offset": 1}', "", "[]"):
+        with pytest.raises(ReadError, match="not a position"):
+            Position.from_json(other)
