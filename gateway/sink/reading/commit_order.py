@@ -2,8 +2,9 @@
 
 The last record of each Kafka transaction in the marker topic is a PROGRESS, which names what was
 written to each partition. Source transactions are whole between two of them, so records need only
-be put in order within one Kafka transaction, by (`commit_lsn`, `seq`): no memory is needed for
-more. Within a partition the order is Kafka's, whatever the headers of its records say.
+be put in order within one Kafka transaction, by (`commit_lsn`, `seq`) and the ``t`` before them: no
+memory is needed for more. Within a partition the order is Kafka's, whatever the headers of its
+records say.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from gateway.sink.reading.decoding import RegisteredSchemas
 from gateway.sink.reading.topic_reader import Followed, decoded
 from gateway.sink.registry.registry import Registry
 
-__all__ = ["Since", "follow"]
+__all__ = ["Since", "follow", "in_order"]
 
 _LOG: Final = logging.getLogger(__name__)
 _ANSWER_S: Final = 15.0
@@ -48,6 +49,8 @@ _MOST_AHEAD: Final = 1000
 """Records of a partition that are held in memory before a marker names them."""
 
 _Partition = tuple[str, int]
+_Place = tuple[bytes, int, int]
+"""Sort key of a record: commit_lsn, seq, number of ``t`` at these in its partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +238,7 @@ class _Partitions:
                 if place not in self._messages:
                     self._begin(place, first)
         self._fetch(ends)
-        return _in_order(self._popped(place, end) for place, end in ends.items())
+        return in_order(self._popped(place, end) for place, end in ends.items())
 
     def rest(self) -> Iterator[Message]:
         """Yield everything else that there is now of the partitions that were begun."""
@@ -245,7 +248,7 @@ class _Partitions:
                 TopicPartition(*place), timeout=_ANSWER_S
             )
         self._fetch(ends)
-        return _in_order(self._popped(place, end) for place, end in ends.items())
+        return in_order(self._popped(place, end) for place, end in ends.items())
 
     def _begin(self, place: _Partition, offset: int) -> None:
         oldest, _ = self._consumer.get_watermark_offsets(TopicPartition(*place), timeout=_ANSWER_S)
@@ -320,21 +323,39 @@ def _polled(consumer: Consumer) -> Message | None:
     raise classify_kafka_error(error, doing="reading", topic=message.topic())
 
 
-def _in_order(partitions: Iterable[Sequence[Message]]) -> Iterator[Message]:
-    """Merge partitions by the positions in the headers, without a change of a partition's order."""
-    return (
-        message for _, message in heapq.merge(*map(_placed, partitions), key=lambda one: one[0])
-    )
+def in_order(partitions: Iterable[Sequence[Message]]) -> Iterator[Message]:
+    """Merge partitions by the positions in the headers, without a change of a partition's order.
+
+    A ``t`` is in all partitions: the first one is yielded, before what follows it in any of them.
+    """
+    truncated: dict[str | None, _Place] = {}
+    for place, message in heapq.merge(*map(_placed, partitions), key=lambda one: one[0]):
+        if _is_truncate(message):
+            if truncated.get(message.topic()) == place:
+                continue
+            truncated[message.topic()] = place
+        yield message
 
 
-def _placed(messages: Iterable[Message]) -> Iterator[tuple[tuple[bytes, int], Message]]:
-    position = (b"", 0)
+def _placed(messages: Iterable[Message]) -> Iterator[tuple[_Place, Message]]:
+    """Yield the messages of one partition, each with its place.
+
+    Rows of a copy have the position of its ``t``; so the number of these is part of the place.
+    """
+    position, truncates = (b"", 0), 0
     for message in messages:
         headers = dict[str, Any](message.headers() or ())
         lsn, seq = headers.get("commit_lsn"), headers.get("seq")
         if isinstance(lsn, bytes) and isinstance(seq, bytes) and seq.isdigit():
-            position = max(position, (lsn, int(seq[:20])))
-        yield position, message
+            here = (lsn, int(seq[:20]))
+            if here > position:
+                position, truncates = here, 0
+        truncates += _is_truncate(message)
+        yield (*position, truncates), message
+
+
+def _is_truncate(message: Message) -> bool:
+    return dict[str, Any](message.headers() or ()).get("op") == b"t"
 
 
 def _header(lsn: int) -> str:
