@@ -255,6 +255,8 @@ class Reader:
         try:
             found = self._consumer.get_watermark_offsets(TopicPartition(*partition), _REQUEST_S)
         except KafkaException as error:
+            if error.args[0].code() in _NO_TOPIC and partition in self._assigned:
+                return 0, 0  # deleted since
             raise _failure(error.args[0], partition[0]) from error
         if found is None:
             raise UnavailableError(f"Kafka does not answer about topic {partition[0]}")
