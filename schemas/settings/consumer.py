@@ -1,0 +1,90 @@
+"""Settings of the Spark job.
+
+The string below a field is its line in the reference of docs/operations.md, in Markdown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Literal, TypeAlias
+
+from schemas.settings.fields import Rule, address
+
+TableFormatName: TypeAlias = Literal["delta", "iceberg"]
+"""Format of the tables that the Spark job rebuilds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerTable:
+    """``[consumer]``: the Spark job."""
+
+    subscriptions: tuple[str, ...] = ()
+    """Names of the subscriptions to consume; each gets a streaming query of its own. `pgsluice
+    consume` takes all that are defined when not set."""
+
+    warehouse: Annotated[str, Rule(path=True)] = "warehouse"
+    """Tables are at `<warehouse>/<subscription>/<schema>/<table>`; any Hadoop file system for
+    Delta, a local disk or HDFS for Iceberg."""
+
+    format: TableFormatName = "delta"
+    """Format of the rebuilt tables: `delta` or `iceberg`; see [spark.md](spark.md#iceberg). Tables
+    are not converted: another format needs another warehouse, and a copy."""
+
+    formats: Mapping[str, TableFormatName] = field(default_factory=dict)
+    """Subscriptions with another format: from the name to the format."""
+
+    checkpoint: Annotated[str, Rule(path=True)] = "checkpoint"
+    """Spark's checkpoints, one folder below it per subscription."""
+
+    topics: tuple[str, ...] = ()
+    """Names of tables' topics that do not begin with `<subscription>.`; `pgsluice consume` adds
+    those of `topics.names`. Markers that name any other topic are passed over."""
+
+    trigger_interval_s: Annotated[float, Rule(least=0)] = 5.0
+    """How often the Spark job looks for new markers, in seconds."""
+
+    max_batch_records: Annotated[int, Rule(least=1)] = 1_000_000
+    """The most records that the Spark job applies together, unless a single Kafka transaction has
+    more."""
+
+    min_partitions: Annotated[int | None, Rule(least=1)] = None
+    """The least number of pieces in which the Spark job reads a large batch; by default one for
+    50,000 records, at most twice the number of cores."""
+
+    parallel_tables: Annotated[int, Rule(least=1)] = 2
+    """How many tables the Spark job writes side by side; the small ones of a cut are shared among
+    this many workers."""
+
+    keep_hours: Annotated[float, Rule(least=0)] = 168.0
+    """How long past states of the rebuilt tables are kept."""
+
+    maintenance_hours: Annotated[float, Rule(least=0)] = 24.0
+    """Time between two rounds of maintenance of the rebuilt tables; 0 for never."""
+
+    delta_private: Literal["auto", "never"] = "auto"
+    """`never` makes the Spark job use Delta by its public interface alone, which is slower. `auto`
+    does so only where Delta's own classes differ from those that the job knows."""
+
+    metrics_listen: Annotated[str | None, Rule(check=address)] = None
+    """`host:port` at which the Spark job serves `/metrics` for Prometheus, and its health."""
+
+    metrics_hosts: tuple[str, ...] = ()
+    """Further names under which `metrics_listen` is asked, beside its own, localhost and any
+    address: a request for another name is refused (421); `*` is any name."""
+
+    shutdown_timeout_s: Annotated[float | None, Rule(above=0)] = None
+    """How long a stop of the Spark job waits for what is being written; what takes longer is
+    abandoned and read again by the next start. When not set: `limits.shutdown_timeout_s` for
+    `pgsluice consume`, 10 seconds for `pgsluice-consume`."""
+
+    kafka_java: Mapping[str, str] = field(default_factory=dict)
+    """Properties of Spark's Kafka client under their Java names, beside what is translated from
+    `[kafka]`."""
+
+    spark: Mapping[str, str] = field(default_factory=dict)
+    """Spark properties of a session that the job makes itself."""
+
+    def format_of(self, subscription: str) -> TableFormatName:
+        """Return the format of a subscription's tables."""
+        return self.formats.get(subscription, self.format)
