@@ -143,21 +143,37 @@ def readiness(pulse: Pulse, subscriptions: Mapping[str, Figures]) -> str | None:
 
 
 _METRICS: Final = (
-    ("end_lsn", "gauge", "LSN until which all tables that are not held are complete."),
-    ("commit_timestamp_seconds", "gauge", "Commit time at the source of the last applied marker."),
-    ("records_total", "counter", "Records applied since the start."),
-    ("cuts_total", "counter", "Cuts applied since the start."),
-    ("skipped_total", "counter", "Keys whose UPDATE or DELETE found no row, batch by batch."),
-    ("tables_held", "gauge", "Tables that the job holds."),
+    ("end_lsn", "gauge", "Position in the source's WAL up to which all tables are complete."),
+    (
+        "commit_timestamp_seconds",
+        "gauge",
+        "When the source committed the last transaction applied, in seconds since 1970.",
+    ),
+    ("records_total", "counter", "Number of records applied to tables since the start."),
+    (
+        "cuts_total",
+        "counter",
+        "Number of cuts, states of all tables at one position, since the start.",
+    ),
+    (
+        "skipped_total",
+        "counter",
+        "Number of keys whose UPDATE or DELETE found no row, counted once for each batch.",
+    ),
+    ("tables_held", "gauge", "Number of tables that the job holds; the log says why."),
     (
         "subscription_held",
         "gauge",
         "1 while nothing of the subscription is read; the log says why.",
     ),
-    ("lag_seconds", "gauge", "Since the source committed what waits to be applied."),
-    ("unread_markers", "gauge", "Markers in the topic that have not been read."),
-    ("markers_refused_total", "counter", "Markers skipped since the start."),
-    ("silent_seconds", "gauge", "Since the subscription's query was last seen at work."),
+    ("lag_seconds", "gauge", "Seconds since the source committed the oldest change to be applied."),
+    ("unread_markers", "gauge", "Number of markers in the topic that have not been read."),
+    (
+        "markers_refused_total",
+        "counter",
+        "Number of markers that were not followed since the start.",
+    ),
+    ("silent_seconds", "gauge", "Seconds since the subscription was last seen at work."),
 )
 
 
@@ -172,7 +188,7 @@ def exposition(subscriptions: dict[str, Figures]) -> str:
                 lines.append(f'{_full(name)}{{subscription="{as_label(subscription)}"}} {value}')
     waited = _full("table_lag_seconds")
     lines += [
-        f"# HELP {waited} Age of the oldest change that a table lacks.",
+        f"# HELP {waited} Seconds since the source committed the oldest change that it lacks.",
         f"# TYPE {waited} gauge",
     ]
     for subscription, figures in subscriptions.items():
@@ -180,7 +196,10 @@ def exposition(subscriptions: dict[str, Figures]) -> str:
             labels = f'subscription="{as_label(subscription)}",table="{as_label(table)}"'
             lines.append(f"{waited}{{{labels}}} {round(_age(since), 3)}")
     spent = _full("phase_seconds_total")
-    lines += [f"# HELP {spent} Seconds spent, by phase.", f"# TYPE {spent} counter"]
+    lines += [
+        f"# HELP {spent} Seconds that the job has spent since the start, by phase of its work.",
+        f"# TYPE {spent} counter",
+    ]
     for subscription, figures in subscriptions.items():
         for phase, seconds in sorted(figures.seconds.items()):
             labels = f'subscription="{as_label(subscription)}",phase="{phase}"'

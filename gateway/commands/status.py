@@ -13,9 +13,11 @@ from gateway.config import Settings
 from gateway.core.display import say
 from gateway.core.errors import AccessError, GatewayError, TransientError
 from gateway.core.lsn import ZERO_LSN, Lsn, format_lsn
+from gateway.core.watermark import Watermark
 from gateway.definitions.masks import without_masks
 from gateway.definitions.model import Definitions
 from gateway.definitions.server import SUFFIXES
+from gateway.monitor.page.texts import date_time
 from gateway.monitor.status import KAFKA, SOURCE, Severity, Status, TableStatus, tables_of
 from gateway.runtime.planning.plan import read_definitions
 from gateway.runtime.planning.setup import slot_identity
@@ -85,11 +87,12 @@ def read_status(settings: Settings) -> Status:
     in_force = "" if watermark is None else watermark.definitions
     estimates = {} if source is None else source.estimates
     forgotten = watermark is not None and watermark.end_lsn == ZERO_LSN
+    last = None if watermark is None else watermark.last
     copies = () if watermark is None else watermark.copies
     return Status(
         settings.source.slot,
         None if source is None else source.slot,
-        None if source is None else source.server_lsn,
+        _server_lsn(source, watermark),
         None if watermark is None else watermark.end_lsn,
         tables_of(copies, lambda c: estimates.get((c.schema, c.table))),
         () if source is None else source.waits,
@@ -99,7 +102,17 @@ def read_status(settings: Settings) -> Status:
         muted={} if file is None else _muted(settings, file),
         publications=source.publications if source is not None and forgotten else (),
         file_differs=file is not None and not forgotten and _differs(settings, file, in_force),
+        last_change=None if last is None else last.committed_at,
     )
+
+
+def _server_lsn(source: _Source | None, watermark: Watermark | None) -> Lsn | None:
+    """Return the server's position, which was read before a watermark that a gateway commits."""
+    if source is None:
+        return None
+    if watermark is None or source.slot is None or not source.slot.active:
+        return source.server_lsn
+    return max(source.server_lsn, watermark.end_lsn)
 
 
 def _read_file(settings: Settings) -> Definitions | None:
@@ -187,7 +200,7 @@ def _lines(status: Status) -> Iterator[str]:
     elif status.slot is None:
         yield "slot state: does not exist"
     else:
-        active = f"read by pid {status.slot.active_pid}" if status.slot.active else "inactive"
+        active = _reader(status.slot) if status.slot.active else "inactive"
         yield f"slot state: {active}, WAL {status.slot.wal_status}"
         if status.retained is not None:
             yield f"WAL kept for the slot: {status.retained} bytes"
@@ -203,6 +216,8 @@ def _lines(status: Status) -> Iterator[str]:
         yield f"watermark: {format_lsn(status.durable_lsn)}"
         if status.lag_bytes is not None:
             yield f"behind: {status.lag_bytes} bytes of WAL"
+    if status.last_change is not None:
+        yield f"last change: {date_time(status.last_change)}"
     if status.refusal is not None:
         yield "definitions: the changed ones are refused, the old ones are in force"
     for table in status.tables:
@@ -212,6 +227,13 @@ def _lines(status: Status) -> Iterator[str]:
         yield f"{urgent}: {problem.message}"
         if problem.hint is not None:
             yield f"  -> {problem.hint}"
+
+
+def _reader(slot: SlotStatus) -> str:
+    text = f"read by pid {slot.active_pid}"
+    if slot.reader:
+        text += f", {slot.reader}"
+    return text if slot.reading_since is None else f"{text}, since {date_time(slot.reading_since)}"
 
 
 def _how_far(table: TableStatus) -> str:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from gateway.core.copy_progress import Progress
 from gateway.core.lsn import Lsn
 
 CopyStateKind: TypeAlias = Literal["pending", "copying", "ready", "missing", "held", "gone"]
+
+_EPOCH_S: Final = 946_684_800
+"""PostgreSQL's epoch, in seconds since 1970."""
 
 HeldCause: TypeAlias = Literal["", "lost", "partitions"]
 """Cause for holding a table until an operator requests its copy: its topic lost records, or has
@@ -125,6 +128,11 @@ class LastCommit:
     commit_lsn: Lsn
     xid: int
     commit_time: int
+
+    @property
+    def committed_at(self) -> float:
+        """Commit time, in seconds since 1970."""
+        return self.commit_time / 1_000_000 + _EPOCH_S
 
 
 @dataclass(frozen=True, slots=True)

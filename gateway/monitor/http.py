@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.config import Settings
 from gateway.core.errors import ConfigError
+from gateway.envelope.envelope import package_version
 from gateway.monitor.health import lag_seconds, muted, why_not_alive, why_not_ready
 from gateway.monitor.hosts import is_own_host
 from gateway.monitor.http_server import serving
 from gateway.monitor.metrics import CONTENT_TYPE, Exposition
-from gateway.monitor.page import SECURITY, fragment, page
+from gateway.monitor.page.document import SECURITY, fragment, page
+from gateway.monitor.page.selection import Selection
 from gateway.monitor.status import table_problem
 from gateway.monitor.watch import Watch
 from gateway.observe import RecentErrors
@@ -48,14 +50,22 @@ class _Endpoints:
         self._metrics = Exposition(
             lambda: watch.figures, watch.status, recent_errors.counts, settings.source.slot
         )
-        self.paths: Mapping[str, Callable[[], Answer]] = {
-            "/": lambda: (200, _HTML, page(self.status(), watch.history()).encode()),
-            "/fragment": lambda: (200, _HTML, fragment(self.status(), watch.history()).encode()),
-            "/metrics": lambda: (200, CONTENT_TYPE, self._metrics.text()),
-            "/healthz": lambda: self._verdict(why_not_alive),
-            "/readyz": self._ready,
-            "/status": lambda: (200, _JSON, json.dumps(self.status(), indent=2).encode() + b"\n"),
+        self.paths: Mapping[str, Callable[[str], Answer]] = {
+            "/": lambda query: self._shown(page, query),
+            "/fragment": lambda query: self._shown(fragment, query),
+            "/metrics": lambda _: (200, CONTENT_TYPE, self._metrics.text()),
+            "/healthz": lambda _: self._verdict(why_not_alive),
+            "/readyz": lambda _: self._ready(),
+            "/status": lambda _: (
+                200,
+                _JSON,
+                json.dumps(self.status(), indent=2).encode() + b"\n",
+            ),
         }
+
+    def _shown(self, make: Callable[..., str], query: str) -> Answer:
+        text = make(self.status(), self._watch.history(), Selection.parse(query))
+        return 200, _HTML, text.encode()
 
     def _verdict(self, why_not: Callable[..., list[str]]) -> Answer:
         figures = self._watch.figures
@@ -89,6 +99,8 @@ class _Endpoints:
         found: dict[str, Any] = {
             "gateway": {
                 "name": self._settings.gateway.name,
+                "version": package_version(),
+                "started_at": self._watch.started_at,
                 "phase": "starting" if figures is None else figures.phase,
                 "lag_seconds": None if figures is None else lag_seconds(figures, time.time()),
                 "records": 0 if figures is None else figures.records,
@@ -103,6 +115,10 @@ class _Endpoints:
             ]
             found["filters"] = [
                 {"subscription": s, "table": t, "by": by} for (s, t), by in figures.filters.items()
+            ]
+            found["changed"] = [
+                {"subscription": s, "table": t, "at": at}
+                for (s, t), at in figures.changed_at.items()
             ]
             found["filtered"] = [
                 {"subscription": s, "table": t, "rows": rows}
@@ -150,7 +166,7 @@ def serve(settings: Settings, watch: Watch, recent_errors: RecentErrors) -> Iter
 
 
 def _application(
-    paths: Mapping[str, Callable[[], Answer]], own_hosts: Collection[str]
+    paths: Mapping[str, Callable[[str], Answer]], own_hosts: Collection[str]
 ) -> WSGIApplication:
     """Return the WSGI application."""
     known = f"see {', '.join(paths)}\n".encode()
@@ -161,7 +177,9 @@ def _application(
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             return 405, _TEXT, b"GET or HEAD\n"
         endpoint = paths.get(environ["PATH_INFO"])
-        return (404, _TEXT, known) if endpoint is None else endpoint()
+        return (
+            (404, _TEXT, known) if endpoint is None else endpoint(environ.get("QUERY_STRING", ""))
+        )
 
     def application(environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
         code, content, body = answer(environ)

@@ -64,6 +64,7 @@ class Exposition(Collector):
         self._slot = slot
         self._registry = CollectorRegistry()
         self._registry.register(self)
+        ProcessCollector(registry=self._registry)
         ProcessCollector(namespace="pgsluice_gateway", registry=self._registry)
 
     def text(self) -> bytes:
@@ -79,10 +80,16 @@ class Exposition(Collector):
         return map(_harmless, self._collect())
 
     def _collect(self) -> Iterator[Metric]:
-        version = _gauge("info", "Always 1; the label is the version.", ("version",))
+        version = _gauge(
+            "info", "Always 1; the label is the version of the gateway that answers.", ("version",)
+        )
         version.add_metric([package_version()], 1)
         yield version
-        logged = _counter("log_events", "Warnings and errors in the log.", ("level", "source"))
+        logged = _counter(
+            "log_events",
+            "Number of warnings and errors in the log since the start, by module.",
+            ("level", "source"),
+        )
         for labels, count in self._recent_errors().items():
             logged.add_metric(labels, count)
         yield logged
@@ -110,19 +117,23 @@ def _harmless(metric: Metric) -> Metric:
 
 
 def _of_process(figures: Figures, slot: str, tables: Collection[str]) -> Iterator[Metric]:
-    role = _gauge("role", "1 for the current role.", ("role", "slot"))
+    role = _gauge(
+        "role",
+        "1 for the role that this gateway has now: leader, standby, or none.",
+        ("role", "slot"),
+    )
     mine = _ROLES.get(figures.phase, "none")
     for name in ("leader", "standby", "none"):
         role.add_metric([name, slot], name == mine)
     yield role
     yield _plain(
         "definitions_refused_since_seconds",
-        "Time when changed definitions were refused, in seconds since 1970; 0 if they are not.",
+        "Since when changed definitions are refused, in seconds since 1970; 0 if none are refused.",
         0 if figures.refusal is None else figures.refusal.since_ms / 1000,
     )
     yield _plain(
         "kafka_away_since_seconds",
-        "Start of an outage of Kafka while streaming, in seconds since 1970; 0 if there is none.",
+        "Since when Kafka does not answer the leader, in seconds since 1970; 0 while it answers.",
         figures.away_since if figures.phase == "streaming" else 0,
     )
     yield _plain(
@@ -130,34 +141,65 @@ def _of_process(figures: Figures, slot: str, tables: Collection[str]) -> Iterato
         "1 while a standby does not take over, because that would change what is published.",
         bool(figures.takeover_refused),
     )
-    yield _plain_counter("frames", "Messages received from the server.", figures.frames)
-    yield _plain_counter("transactions", "Source transactions routed.", figures.transactions)
-    yield _plain_counter("records", "Records produced, markers included.", figures.records)
-    yield _plain_counter("copied_rows", "Copied rows turned into records.", figures.copied_rows)
+    yield from _of_commits(figures)
+    yield _plain_counter(
+        "frames",
+        "Number of replication messages received from the source server since the start.",
+        figures.frames,
+    )
+    yield _plain_counter(
+        "transactions",
+        "Number of transactions of the source that were turned into records since the start.",
+        figures.transactions,
+    )
+    yield _plain_counter(
+        "records",
+        "Number of Kafka records made since the start, with markers and tombstones.",
+        figures.records,
+    )
+    yield _plain_counter(
+        "copied_rows",
+        "Number of records made of the rows that tables already had, since the start.",
+        figures.copied_rows,
+    )
     yield _plain_counter(
         "server_evaluated_rows",
-        "Rows whose row filter a server evaluated.",
+        "Number of rows that the source server was asked about, because of a row filter.",
         figures.evaluated_rows,
     )
     yield _plain_counter(
-        "lost_values", "Rows sent with NULL for an unchanged large value.", figures.lost_values
+        "lost_values",
+        "Number of rows published with NULL for a large value that the stream did not have.",
+        figures.lost_values,
     )
     yield _plain_counter(
         "passed_over_records",
-        "Skipped records of the progress topic, written by no gateway.",
+        "Number of records in the progress topic that were skipped, because no gateway wrote them.",
         figures.passed_over,
     )
-    quarantined = _counter("quarantined_records", "Records in the error topic.", ("table", "kind"))
+    quarantined = _counter(
+        "quarantined_records",
+        "Number of changes that could not be published and are in the error topic instead.",
+        ("table", "kind"),
+    )
     kinds = get_args(UnfitKind)
     none_yet = dict.fromkeys(((table, kind) for table in tables for kind in kinds), 0)
     for labels, count in (none_yet | dict(figures.quarantined)).items():
         quarantined.add_metric(labels, count)
     yield quarantined
-    ignored = _counter("ddl_messages_ignored", "DDL messages that were rejected.", ("reason",))
+    ignored = _counter(
+        "ddl_messages_ignored",
+        "Number of DDL messages in the stream that were ignored, by reason.",
+        ("reason",),
+    )
     for reason in REASONS:
         ignored.add_metric([reason], figures.ignored.get(reason, 0))
     yield ignored
-    errors = _counter("errors", "Attempts that ended with an error.", ("kind",))
+    errors = _counter(
+        "errors",
+        "Number of times that replication stopped with an error and began again, by error class.",
+        ("kind",),
+    )
     for kind, count in (
         dict.fromkeys((*_kinds(TransientError), "AccessError"), 0) | dict(figures.errors)
     ).items():
@@ -165,10 +207,39 @@ def _of_process(figures: Figures, slot: str, tables: Collection[str]) -> Iterato
     yield errors
     yield _histogram(
         "commit_seconds",
-        "Time from handing a batch to the sink until its commit.",
+        "Time from handing a batch to the Kafka producer until its transaction is committed.",
         figures.commit_seconds,
     )
-    yield _histogram("commit_records", "Records in a Kafka transaction.", figures.commit_records)
+    yield _histogram(
+        "commit_records",
+        "Number of records in a committed Kafka transaction.",
+        figures.commit_records,
+    )
+
+
+def _of_commits(figures: Figures) -> Iterator[Metric]:
+    loop = figures.loop
+    yield _plain(
+        "last_commit_timestamp_seconds",
+        "Time of this gateway's last commit in Kafka, in seconds since 1970; 0 before the first.",
+        figures.committed_at,
+    )
+    if loop is not None and loop.last_change is not None:
+        yield _plain(
+            "last_change_timestamp_seconds",
+            "When the source committed the last transaction with changes that is in Kafka, in "
+            "seconds since 1970.",
+            loop.last_change,
+        )
+    owner = _gauge(
+        "owner",
+        "1 while this gateway streams, as the owner of its subscriptions' topics; the labels are "
+        "the identity in the markers.",
+        ("system_identifier", "database", "slot"),
+    )
+    if figures.owner is not None:
+        owner.add_metric(figures.owner, figures.phase == "streaming")
+    yield owner
 
 
 def _kinds(error: type[Exception]) -> Iterator[str]:
@@ -179,14 +250,18 @@ def _kinds(error: type[Exception]) -> Iterator[str]:
 
 
 def _of_rows(figures: Figures, tables: Sequence[tuple[str, str]]) -> Iterator[Metric]:
-    rows = _counter("rows", "Changes and copied rows in Kafka.", (*_OF_TABLE, "operation"))
+    rows = _counter(
+        "rows",
+        "Number of changes and copied rows that are in Kafka, as each subscription takes them.",
+        (*_OF_TABLE, "operation"),
+    )
     of_tables = ((*table, operation) for table in tables for operation in _OPERATIONS)
     for of_rows, count in (dict.fromkeys(of_tables, 0) | dict(figures.rows)).items():
         rows.add_metric(of_rows, count)
     yield rows
     filtered = _counter(
         "filtered_rows",
-        "Changes of its tables that were not published to a subscription.",
+        "Number of changes that filters or publications kept from a subscription.",
         _OF_TABLE,
     )
     for of_table, count in (dict.fromkeys(tables, 0) | dict(figures.filtered)).items():
@@ -199,14 +274,32 @@ def _of_loop(figures: Figures) -> Iterator[Metric]:
     lag = lag_seconds(figures, time.time())
     if loop is None or lag is None:
         return
-    yield _plain("lag_seconds", "Time that the oldest change has waited.", lag)
-    yield _plain("durable_lsn", "The watermark in Kafka.", loop.durable_lsn)
     yield _plain(
-        "waiting_transactions", "Transactions received, not routed yet.", loop.waiting_transactions
+        "lag_seconds",
+        "Seconds since the source committed the oldest transaction that is not in Kafka yet.",
+        lag,
+    )
+    yield _plain(
+        "durable_lsn",
+        "Position in the source's WAL up to which everything is in Kafka.",
+        loop.durable_lsn,
+    )
+    yield _plain(
+        "waiting_transactions",
+        "Number of transactions that are received and wait to be turned into records.",
+        loop.waiting_transactions,
     )
     for name, sizes, text in (
-        ("buffer_bytes", loop.buffers, "Memory of transactions that are not in Kafka."),
-        ("spool_bytes", loop.spools, "Disk used by data that does not fit into memory."),
+        (
+            "buffer_bytes",
+            loop.buffers,
+            "Memory in bytes used by changes that are not in Kafka yet.",
+        ),
+        (
+            "spool_bytes",
+            loop.spools,
+            "Disk space in bytes used by changes that do not fit into memory.",
+        ),
     ):
         family = _gauge(name, text, ("buffer",))
         for buffer, size in sizes.items():
@@ -223,35 +316,69 @@ def _of_status(status: Status) -> Iterator[Metric]:
         bool(status.denied),
     )
     if status.server_lsn is not None:
-        yield _plain("server_lsn", "End of the server's WAL.", status.server_lsn)
+        yield _plain(
+            "server_lsn",
+            "Position up to which the source server has written its WAL.",
+            status.server_lsn,
+        )
     if SOURCE not in status.away:
         active = slot is not None and slot.active
         lost = slot is not None and slot.lost
-        yield _plain("slot_active", "1 while some process reads the slot.", active)
-        yield _plain("slot_lost", "1 when the slot can never be read again.", lost)
+        yield _plain(
+            "slot_active",
+            "1 while some process reads the replication slot, 0 while none does.",
+            active,
+        )
+        yield _plain(
+            "slot_lost",
+            "1 when the replication slot has lost WAL and can never be read again.",
+            lost,
+        )
     if status.lag_bytes is not None:
-        yield _plain("lag_bytes", "WAL of the server after the watermark.", status.lag_bytes)
+        yield _plain(
+            "lag_bytes",
+            "WAL in bytes that the source has written and that is not in Kafka.",
+            status.lag_bytes,
+        )
     if status.retained is not None:
-        yield _plain("retained_wal_bytes", "WAL kept for the slot.", status.retained)
+        yield _plain(
+            "retained_wal_bytes",
+            "WAL in bytes that the source server keeps on disk for the replication slot.",
+            status.retained,
+        )
     if status.left is not None:
         yield _plain(
             "retained_wal_left_bytes",
-            "WAL that fits before the slot is lost.",
+            "WAL in bytes that can still be written before the replication slot may be lost.",
             max(0, status.left),
         )
     awaited = _gauge(
         "awaited_transactions",
-        "Other sessions' transactions that the gateway waits for.",
+        "Number of transactions of other sessions that the gateway waits for, by task.",
         ("task",),
     )
     for task in get_args(Task):
         awaited.add_metric([task], sum(len(w.names) for w in status.waits if w.task == task))
     yield awaited
     counts = dict.fromkeys(_STATES, 0)
-    rows = _gauge("copy_rows", "Rows that a copy has read so far.", _OF_TABLE)
-    sent = _gauge("copy_published_rows", "Rows of a copy that passed the filters.", _OF_TABLE)
-    estimates = _gauge("copy_estimated_rows", "Estimated total rows of a copy.", _OF_TABLE)
-    held = _gauge("table_held", "1 for a table that is held or missing.", (*_OF_TABLE, "state"))
+    rows = _gauge(
+        "copy_rows", "Number of rows that the copy of a table has read so far.", _OF_TABLE
+    )
+    sent = _gauge(
+        "copy_published_rows",
+        "Number of rows of the copy of a table that passed the filters and were published.",
+        _OF_TABLE,
+    )
+    estimates = _gauge(
+        "copy_estimated_rows",
+        "Estimated number of rows of a table that is copied, by the server's statistics.",
+        _OF_TABLE,
+    )
+    held = _gauge(
+        "table_held",
+        "1 for a table that is not published, because it is held or missing.",
+        (*_OF_TABLE, "state"),
+    )
     for table in status.tables:
         counts[table.state] += 1
         of_table = [table.subscription, table.table]
@@ -262,12 +389,16 @@ def _of_status(status: Status) -> Iterator[Metric]:
         if table.state in ("held", "missing"):
             held.add_metric([*of_table, table.state], 1)
     muted = _gauge(
-        "subscription_held", "1 for a subscription for which nothing is published.", _OF_TABLE[:1]
+        "subscription_held",
+        "1 for a subscription for which nothing is published; /status has the reason.",
+        _OF_TABLE[:1],
     )
     for name in status.muted:
         muted.add_metric([name], 1)
     yield muted
-    tables = _gauge("tables", "Tables of subscriptions, by state.", ("state",))
+    tables = _gauge(
+        "tables", "Number of tables of all subscriptions, by state of their copy.", ("state",)
+    )
     for state, count in counts.items():
         tables.add_metric([state], count)
     yield from (tables, rows, sent, estimates, held)

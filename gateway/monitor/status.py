@@ -70,6 +70,7 @@ class TableStatus:
         estimate: Estimated number of rows, by the server's statistics; None if unknown.
         reason: Reason for which it is held.
         cause: Code of a hold that lasts until an operator requests the copy; empty for others.
+        topic: Topic that has its rows; empty if unknown.
         asked: Requested copy of a ready table: the condition on its rows, empty for the whole
             table, None without a request. The row counts then refer to that copy.
     """
@@ -83,6 +84,7 @@ class TableStatus:
     reason: str = ""
     asked: str | None = None
     cause: HeldCause = ""
+    topic: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,8 @@ class Status:
         standing_by: Whether the gateway stands by.
         takeover_refused: Reason why a standby does not take over; empty if it does.
         file_differs: Whether the definitions file differs from the definitions in force.
+        last_change: Commit time at the source of the last transaction in Kafka that changed rows,
+            in seconds since 1970; None if unknown.
     """
 
     name: str
@@ -121,6 +125,7 @@ class Status:
     standing_by: bool = False
     takeover_refused: str = ""
     file_differs: bool = False
+    last_change: float | None = None
 
     @property
     def lag_bytes(self) -> int | None:
@@ -268,6 +273,8 @@ class Status:
                 "exists": self.slot is not None,
                 "active": self.slot is not None and self.slot.active,
                 "pid": None if self.slot is None else self.slot.active_pid,
+                "reader": None if self.slot is None else self.slot.reader,
+                "reading_since": None if self.slot is None else self.slot.reading_since,
                 "wal_status": None if self.slot is None else self.slot.wal_status,
                 "retained_bytes": self.retained,
                 "left_bytes": self.left,
@@ -275,10 +282,12 @@ class Status:
             "server_lsn": None if self.server_lsn is None else format_lsn(self.server_lsn),
             "watermark": None if self.durable_lsn is None else format_lsn(self.durable_lsn),
             "behind_bytes": self.lag_bytes,
+            "last_change": self.last_change,
             "tables": [
                 {
                     "subscription": table.subscription,
                     "table": table.table,
+                    "topic": table.topic or None,
                     "state": table.state,
                     "rows_read": table.read,
                     "rows_published": table.published,
@@ -370,6 +379,7 @@ def tables_of(
             reason=c.reason,
             asked=c.asked,
             cause=c.cause,
+            topic=c.topic,
         )
         for c in copies
         if c.state != "gone"

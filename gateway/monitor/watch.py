@@ -90,6 +90,9 @@ class Watch:
 
     Args:
         server: Whether to poll the server at all.
+
+    Attributes:
+        started_at: Start of the process, in seconds since 1970.
     """
 
     def __init__(
@@ -100,6 +103,7 @@ class Watch:
         self._notifier = notifier
         self._server = server
         self._connection: psycopg.Connection | None = None
+        self.started_at = time.time()
         self._history: deque[Sample] = deque(maxlen=_KEPT)
         self._ended = threading.Event()
         self.view: View | None = None
@@ -169,6 +173,9 @@ class Watch:
         most = self._settings.monitor.max_lag_s
         tables = tables_of(loop.copies, lambda copy: figures.estimates.get(of_table(copy)))
         durable = Lsn(loop.durable_lsn)
+        if server_lsn is not None and figures.phase == "streaming":
+            # The poll is up to five seconds old; what is in Kafka, the server has written.
+            server_lsn = max(server_lsn, durable)
         return Status(
             name,
             slot,
@@ -181,6 +188,7 @@ class Watch:
             denied=denied,
             muted=figures.muted,
             lagging=lag_problem(figures, time.time(), most),
+            last_change=loop.last_change,
             standing_by=figures.phase == "standby",
             takeover_refused=figures.takeover_refused,
         )

@@ -61,6 +61,8 @@ class LoopState:
         waiting_since: Commit time at the source of the oldest received transaction that is not in
             Kafka yet, in seconds since 1970; None if there is none.
         heard_at: Time of the last message from the server, in seconds of the monotonic clock.
+        last_change: Commit time at the source of the last transaction in Kafka that changed rows,
+            in seconds since 1970; None if unknown.
         silent_for_s: Maximum silence before the connection is given up, in seconds; 0 for no limit.
         buffers: Bytes in memory, by purpose.
         spools: Bytes on disk, by purpose.
@@ -76,6 +78,7 @@ class LoopState:
     buffers: Mapping[str, int]
     spools: Mapping[str, int]
     copies: Sequence[CopyState]
+    last_change: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,9 @@ class Figures:
     errors: Mapping[str, int]
     rows: Mapping[tuple[str, str, str], int]
     filtered: Mapping[tuple[str, str], int]
+    changed_at: Mapping[tuple[str, str], float]
+    committed_at: float
+    owner: tuple[str, str, str] | None
     estimates: Mapping[tuple[str, str], int]
     filters: Mapping[tuple[str, str], str]
     refusal: Refusal | None
@@ -135,6 +141,10 @@ class Counters:
         rows: Number of rows in Kafka, by subscription, table and operation.
         filtered: Number of changes that were not published to a subscription, by subscription and
             table.
+        changed_at: Time when changes of a table were last counted, in seconds since 1970, by
+            subscription and table.
+        committed_at: Time of the last commit in Kafka, in seconds since 1970; 0 before the first.
+        owner: System identifier, database and slot as which this gateway has streamed; None before.
         estimates: Estimated number of rows of a copy, by subscription and table.
         filters: Evaluator of the filters, by subscription and table; the mapping is replaced, never
             changed.
@@ -160,6 +170,9 @@ class Counters:
     errors: dict[str, int] = field(default_factory=dict)
     rows: dict[tuple[str, str, str], int] = field(default_factory=dict)
     filtered: dict[tuple[str, str], int] = field(default_factory=dict)
+    changed_at: dict[tuple[str, str], float] = field(default_factory=dict)
+    committed_at: float = 0.0
+    owner: tuple[str, str, str] | None = None
     estimates: dict[tuple[str, str], int] = field(default_factory=dict)
     filters: Mapping[tuple[str, str], str] = field(default_factory=dict)
     commit_seconds: Histogram = field(default_factory=lambda: Histogram(_SECONDS))
@@ -219,6 +232,9 @@ class Counters:
             errors=dict(self.errors),
             rows=dict(self.rows),
             filtered=dict(self.filtered),
+            changed_at=dict(self.changed_at),
+            committed_at=self.committed_at,
+            owner=self.owner,
             estimates=dict(self.estimates),
             filters=self.filters,
             refusal=self.refusal,

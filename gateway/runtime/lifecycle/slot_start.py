@@ -12,6 +12,7 @@ from gateway.core.failpoints import fail_point
 from gateway.core.lsn import Lsn, format_lsn
 from gateway.definitions.ddl.alterations import PREFIXES
 from gateway.definitions.server import SUFFIXES
+from gateway.envelope.envelope import package_version
 from gateway.observe import event
 from gateway.runtime.lifecycle.process import Process
 from gateway.runtime.lifecycle.start_decision import Facts, StartOver
@@ -150,6 +151,7 @@ class SlotStart:
         setup = self.setup
         source = ReplicationConnection(
             self.settings.source.dsn,
+            application_name=f"pgsluice {package_version()}",
             receiver_timeout_s=self.settings.source.receiver_timeout_s,
             on_wait=self.on_wait,
         )

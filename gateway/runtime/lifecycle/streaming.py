@@ -251,6 +251,7 @@ class Streaming:
                     because=because,
                 )
         counters.muted = muted
+        counters.owner = setup.routing.writer.owner
         counters.set_away("")
         counters.set_denied(None)
         counters.enter("streaming")

@@ -358,6 +358,7 @@ class Pipeline:
         times = (self._commits.oldest, self._filler.commit_time, self._queue.oldest)
         oldest = next((at for at in times if at is not None), None)
         in_memory, on_disk = self._assembler.sizes()
+        last = self.durable.last
         return LoopState(
             at=time.time(),
             durable_lsn=self.durable.end_lsn,
@@ -372,6 +373,7 @@ class Pipeline:
             },
             spools={"open": on_disk, "intake": self._receiver.spooled},
             copies=self.durable.copies,
+            last_change=None if last is None else last.committed_at,
         )
 
     def _needs_new_plan(self) -> bool:

@@ -6,6 +6,7 @@ what is shown is in Kafka. All of it is done a few times a second at most, whate
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -60,6 +61,7 @@ class Reporter:
         if self._records:
             counters.commit_seconds.add(self._clock() - self._began)
             counters.commit_records.add(self._records)
+            counters.committed_at = time.time()
             self._records = 0
         if self._committing is not None:
             self._count(self._committing)
@@ -73,13 +75,15 @@ class Reporter:
         self._next_post = self._clock() + _EVERY_S
 
     def _count(self, tally: Tally) -> None:
-        rows, filtered = self._counters.rows, self._counters.filtered
+        rows, filtered, now = self._counters.rows, self._counters.filtered, time.time()
         passed: dict[tuple[str, str], int] = {}
         for key, total in tally.rows.items():
             new = total - self._known.rows.get(key, 0)
             rows[key] = rows.get(key, 0) + new
             if key[2] in _ROW_OPERATIONS:
                 passed[key[:2]] = passed.get(key[:2], 0) + new
+            if new and key[2] != "copy":
+                self._counters.changed_at[key[:2]] = now
         for of_table, total in tally.changes.items():
             new = total - self._known.changes.get(of_table, 0)
             filtered[of_table] = filtered.get(of_table, 0) + new - passed.get(of_table, 0)

@@ -39,6 +39,9 @@ class SlotStatus:
             wal_level_insufficient, idle_timeout); None when it was not, and before 16 where only
             `wal_status` does.
         two_phase: Whether it decodes at PREPARE.
+        reader: Name of the application that reads it; None if none does, or if the role may not see
+            it.
+        reading_since: Start of its connection, in seconds since 1970; likewise.
     """
 
     name: str
@@ -52,6 +55,8 @@ class SlotStatus:
     safe_wal_bytes: int | None
     invalidation_reason: str | None
     two_phase: bool
+    reader: str | None = None
+    reading_since: float | None = None
 
     @property
     def active(self) -> bool:
@@ -68,8 +73,11 @@ _LOOK_S: Final = 10.0
 _QUERY: Final = sql.SQL(
     "SELECT plugin::pg_catalog.text, database::pg_catalog.text, temporary, active_pid,"
     " confirmed_flush_lsn::pg_catalog.text, restart_lsn::pg_catalog.text, wal_status,"
-    " safe_wal_size, {}, two_phase"
-    " FROM pg_catalog.pg_replication_slots WHERE slot_name = %s"
+    " safe_wal_size, {}, two_phase, a.application_name,"
+    " EXTRACT(epoch FROM a.backend_start)::pg_catalog.float8"
+    " FROM pg_catalog.pg_replication_slots AS s"
+    " LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid OPERATOR(pg_catalog.=) s.active_pid"
+    " WHERE s.slot_name OPERATOR(pg_catalog.=) %s::pg_catalog.name"
 )
 # Columns that are newer than 14, and their substitutes before.
 _INVALIDATION_REASON: Final[tuple[tuple[int, LiteralString], ...]] = (
@@ -113,6 +121,8 @@ def slot_status(connection: psycopg.Connection[Any], name: str) -> SlotStatus | 
         safe_wal_bytes=row[7],
         invalidation_reason=row[8],
         two_phase=row[9],
+        reader=row[10],
+        reading_since=row[11],
     )
 
 

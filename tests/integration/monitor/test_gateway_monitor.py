@@ -18,6 +18,7 @@ from devkit.embedded.postgres import EmbeddedPostgres
 from gateway.commands.status import read_status
 from gateway.config import Settings, load_settings
 from gateway.definitions.model import Definitions
+from gateway.envelope.envelope import package_version
 from gateway.monitor.metrics import PREFIX
 from gateway.runtime.planning.plan import read_definitions
 from tests.oracle.ddl.test_changing_publications import published_to
@@ -134,6 +135,21 @@ def test_a_gateway_tells_what_it_has_done_and_shows_no_value(
     assert (code, commanded["problems"]) == (0, [])
     assert status["tables"] == [{**t, "estimate": None} for t in commanded["tables"]]
     assert status["problems"] == []
+    assert status["gateway"]["version"] == package_version()
+    assert status["gateway"]["started_at"] <= found["last_commit_timestamp_seconds"][()]
+    assert commanded["slot"]["reader"] == f"pgsluice {package_version()}"
+    assert commanded["slot"]["reading_since"] >= status["gateway"]["started_at"]
+    assert commanded["last_change"] == status["last_change"]
+    assert status["last_change"] == found["last_change_timestamp_seconds"][()]
+    assert {table["topic"] for table in status["tables"]} == {
+        s.topic("t"),
+        s.topic("u"),
+        s.topic("t", f"{s.slot}_asked"),
+    }
+    assert {(one["subscription"], one["table"]) for one in status["changed"]} >= {
+        (s.slot, "public.t"),
+        (s.slot, "public.u"),
+    }
     assert not [text for text in texts if SECRET in text or "postgresql://" in text]
 
 

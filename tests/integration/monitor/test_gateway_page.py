@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from gateway.core.lsn import Lsn
+from gateway.core.watermark import CopyState
+from gateway.monitor.http import serve
+from gateway.monitor.notify import Notifier
+from gateway.monitor.watch import View, Watch
+from gateway.observe import Counters, RecentErrors
 from tests.integration.monitor.test_gateway_monitor import LISTENING, Monitored
 from tests.support.backends.browser import NAMES, Browser, find_browser
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import Scene
 from tests.support.run.waiting import wait_until
+from tests.unit.config.test_config import load
+from tests.unit.monitor.figures import SLOT, loop_state
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 
@@ -33,6 +42,42 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
         pytest.skip(why)
     with Browser(program, tmp_path) as browser:
         yield browser
+
+
+def test_a_thousand_tables_fit_on_a_phone_line_by_line_with_problems_on_top(
+    tmp_path: Path, browser: Browser
+) -> None:
+    long = "a_table_with_a_name_of_almost_sixty_characters_as_some_are"
+    held = CopyState("nsw", "public", "<b>held</b>", "held", reason="it has no identity")
+    ready = [CopyState("nsw", "public", f"{long}{n}", "ready", Lsn(1)) for n in range(999)]
+    counters = Counters()
+    counters.enter("streaming")
+    counters.post(loop_state(copies=(*ready, held)))
+    path = tmp_path / "pgsluice"
+    path.mkdir()
+    settings = load(path, {"http": ['listen = "127.0.0.1:0"']})
+    watch = Watch(settings, counters, Notifier({}), server=False)
+    watch.view = View(time.monotonic(), Lsn(1000), SLOT, ())
+    top = "document.querySelector('{}').getBoundingClientRect().top"
+    heights = "[...document.querySelectorAll('tbody tr')].map(e => e.offsetHeight)"
+    rows = "[...document.querySelectorAll('tbody td.name')].map(e => e.innerText)"
+    with serve(settings, watch, RecentErrors()) as port:
+        for width in (400, 1280):
+            browser.see_as(width, 900, scripts=False)
+            browser.open(f"http://127.0.0.1:{port}/")
+            assert browser.evaluate("document.documentElement.scrollWidth") <= width
+            assert browser.evaluate(rows)[0] == "public.<b>held</b>"
+            assert len(browser.evaluate(heights)) == 100
+            assert browser.evaluate(top.format(".problems")) < browser.evaluate(top.format(".path"))
+            if width == 400:
+                assert max(browser.evaluate(heights)) < 50
+        browser.open(f"http://127.0.0.1:{port}/?attention=1")
+        assert browser.evaluate(rows) == ["public.<b>held</b>"]
+        browser.evaluate("document.querySelector('input[type=search]').value = 'sixty'")
+        browser.evaluate("document.querySelector('input[type=checkbox]').checked = false")
+        browser.evaluate("document.querySelector('form').submit()")
+        wait_until(lambda: len(browser.evaluate(rows)) == 100, 60, "the tables that were searched")
+        assert "999 shown" in browser.text()
 
 
 def test_the_page_is_read_on_a_phone_without_javascript_and_lives_with_it(

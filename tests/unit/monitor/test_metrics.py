@@ -43,7 +43,12 @@ def families(of: Figures | None, *, safe_wal_bytes: int | None = None) -> Iterat
 
 def everything() -> Iterator[Metric]:
     """Every metric that there can be."""
-    lively = figures(errors={"TransientError": 4}, quarantined={("public.t", "value"): 1})
+    lively = figures(
+        errors={"TransientError": 4},
+        quarantined={("public.t", "value"): 1},
+        owner=("7", "shop", "s"),
+        loop=loop_state(last_change=42.25),
+    )
     yield from families(lively, safe_wal_bytes=5_000)
 
 
@@ -134,3 +139,28 @@ def test_what_has_been_counted_prevails() -> None:
 
 def test_several_gateways_are_told_apart_by_their_slots() -> None:
     assert scraped(figures())["role", (("role", "leader"), ("slot", "s"))] == 1
+
+
+def test_the_help_of_every_metric_is_a_sentence() -> None:
+    for family in everything():
+        words = family.documentation.split()
+        assert family.documentation[0].isupper() or family.documentation[0] == "1", family.name
+        is_ours = not family.name.removeprefix(PREFIX).startswith("process_")
+        assert not is_ours or (family.documentation.endswith(".") and len(words) >= 7), family.name
+
+
+def test_the_process_has_the_names_that_every_program_has() -> None:
+    found = {family.name for family in families(None)}
+
+    assert {"process_start_time_seconds", "process_resident_memory_bytes"} <= found
+
+
+def test_owner_last_commit_and_last_change_are_told() -> None:
+    owned = figures(owner=("7", "shop", "s"), committed_at=99.5, loop=loop_state(last_change=42.25))
+    found = scraped(owned)
+    labels = (("database", "shop"), ("slot", "s"), ("system_identifier", "7"))
+
+    assert found["owner", labels] == 1
+    assert scraped(replace(owned, phase="standby"))["owner", labels] == 0
+    assert found["last_commit_timestamp_seconds", ()] == 99.5
+    assert found["last_change_timestamp_seconds", ()] == 42.25

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import re
+import time
+from html import unescape
 from html.parser import HTMLParser
 from typing import Any
 
-from gateway.monitor.page import SECURITY, fragment, page
+from gateway.monitor.page.document import SECURITY, fragment, page
+from gateway.monitor.page.selection import PORTION, Selection
 from gateway.monitor.watch import Sample
 
 EVIL = "<script>alert('x')</script>&\"name"
-VOID = {"meta", "link", "line", "polyline", "br"}
+VOID = {"meta", "link", "line", "polyline", "br", "input"}
 
 
 def shown(**changes: Any) -> dict[str, Any]:
     """A status as /status has it."""
     return {
-        "gateway": {"name": "gw", "phase": "streaming", "lag_seconds": 1.5, "records": 1_234},
+        "gateway": {
+            "name": "gw",
+            "version": "1.2.3",
+            "started_at": time.time() - 7_230,
+            "phase": "streaming",
+            "lag_seconds": 1.5,
+            "records": 1_234,
+        },
+        "last_change": time.time() - 600,
         "slot": {"name": "slot", "retained_bytes": 3 << 20, "left_bytes": None},
         "server_lsn": "0/2A",
         "watermark": "0/20",
@@ -30,8 +41,10 @@ def shown(**changes: Any) -> dict[str, Any]:
                 "rows_published": 7,
                 "estimate": None,
                 "reason": None,
+                "topic": "nsw.public.t",
             }
         ],
+        "changed": [{"subscription": "nsw", "table": "public.t", "at": time.time() - 300}],
         "rows": [
             {"subscription": "nsw", "table": "public.t", "operation": "insert", "rows": 30},
             {"subscription": "nsw", "table": "public.t", "operation": "copy", "rows": 7},
@@ -75,7 +88,9 @@ def test_the_table_says_rows_filtered_share_and_who_evaluates() -> None:
         ("changes", "30"),
         ("filtered", "10 (25%)"),
         ("copied", "7"),
+        ("last change", "5 min ago"),
         ("filter by", "gateway"),
+        ("topic", "nsw.public.t"),
     ]
 
 
@@ -86,6 +101,77 @@ def test_rates_are_those_of_the_last_two_samples_and_the_lag_is_drawn() -> None:
     assert "at most 0.2 s, now 0.2 s" in text
     (points,) = re.findall(r'points="(.*?)"', text)
     assert points.split() == ["598.3,100.0", "599.2,90.4", "600.0,80.8"]
+
+
+def test_the_line_of_the_lag_is_interrupted_while_it_was_unknown_and_ends_after_an_hour() -> None:
+    old = Sample(1_000.0 - 3_600, 99.0, 0, 0, 0)
+    later = [Sample(1_100.0 + 5 * n, 0.0, 0, 0, 0) for n in range(2)]
+
+    text = fragment(shown(), [old, *HISTORY, *later])
+
+    assert len(re.findall("<polyline", text)) == 2
+    assert "at most 0.2 s, now 0.0 s" in text
+
+
+def test_version_uptime_and_last_change_are_on_the_page() -> None:
+    text = page(shown(), HISTORY)
+
+    assert "pgsluice gateway 1.2.3, started " in text
+    assert "last change 10 min ago, up for 2.0 h" in text
+
+
+def table(number: int, state: str = "ready") -> dict[str, Any]:
+    named = {"table": f"public.t{number}", "topic": f"nsw.public.t{number}", "state": state}
+    return {**shown()["tables"][0], **named}
+
+
+def names(text: str) -> list[str]:
+    return re.findall(r'<td class="name".*?><a [^>]*>(.*?)</a>', text)
+
+
+def test_many_tables_come_in_portions_those_that_need_attention_first() -> None:
+    tables = [table(n, "held" if n == 700 else "ready") for n in range(1_000)]
+    status = shown(tables=tables)
+
+    first = fragment(status, HISTORY)
+    last = fragment(status, HISTORY, Selection(start=5_000))
+
+    assert names(first) == ["public.t700", *(f"public.t{n}" for n in range(PORTION - 1))]
+    assert "1 to 100 of 1,000" in first and 'href="?start=100" rel="next"' in first
+    assert names(last)[-1] == "public.t999" and len(names(last)) == PORTION
+    assert 'rel="next"' not in last and 'href="?start=800" rel="prev"' in last
+    assert len(page(status, HISTORY).encode()) < 100_000
+
+
+def test_tables_are_searched_and_filtered_by_the_server() -> None:
+    tables = [table(1), table(2, "pending"), table(12, "held")]
+    status = shown(tables=tables)
+
+    assert names(fragment(status, (), Selection(search="T1"))) == ["public.t12", "public.t1"]
+    assert names(fragment(status, (), Selection(attention=True))) == ["public.t12", "public.t2"]
+    assert names(fragment(status, (), Selection(search="nowhere"))) == []
+    (only,) = re.findall(r'href="(\?q=[^"]*t1)"', fragment(status, ()))
+    alone = fragment(status, (), Selection.parse(unescape(only).removeprefix("?")))
+    assert names(alone) == ["public.t1"] and '<table class="one">' in alone
+
+
+def test_a_query_that_cannot_be_read_selects_nothing() -> None:
+    many = "&".join(f"{n}=1" for n in range(100))
+    for query in ("start=-1", "start=" + "9" * 5_000, "start=\u0665", many):
+        assert Selection.parse(query) == Selection()
+    assert Selection.parse("q=+a+&attention=1&start=200") == Selection("a", True, 200)
+    assert Selection.parse("q=" + "x" * 9_000).search == "x" * 500
+    assert Selection("\ud800").query() == "?q=%3F"
+
+
+def test_many_problems_are_cut_and_lead_to_the_filter() -> None:
+    problems = [{"severity": "act", "message": f"table t{n}", "hint": None} for n in range(70)]
+
+    text = fragment(shown(problems=problems), ())
+
+    assert text.count("<strong>to do:</strong>") == 50
+    assert text.partition("<details>")[0].count("<strong>to do:</strong>") == 5
+    assert '20 more: <a href="?attention=1">' in text
 
 
 def test_the_page_is_not_green_while_there_is_something_to_do_or_it_is_too_far_behind() -> None:
@@ -136,7 +222,7 @@ def test_names_are_text_and_every_tag_is_closed() -> None:
     status["gateway"] = {**status["gateway"], "name": EVIL}
     parser = Balanced()
 
-    text = page(status, HISTORY)
+    text = page(status, HISTORY, Selection(search=EVIL))
     parser.feed(text)
 
     assert "alert('x')" not in text

@@ -156,6 +156,8 @@ def test_the_json_has_what_the_lines_have() -> None:
         "exists": True,
         "active": True,
         "pid": 7,
+        "reader": None,
+        "reading_since": None,
         "wal_status": "reserved",
         "retained_bytes": 200,
         "left_bytes": 1 << 30,

@@ -12,7 +12,8 @@ from gateway.commands.check import values
 from gateway.commands.verify import judge
 from gateway.definitions.tables import labels
 from gateway.envelope import bounds
-from gateway.monitor import http_server, page, watch
+from gateway.monitor import http_server, watch
+from gateway.monitor.page import document
 from gateway.rowfilter.server import pushdown
 from gateway.runtime.lifecycle import standby
 from gateway.runtime.loop import pipeline, shutdown_keepalives
@@ -47,7 +48,7 @@ FIGURES = [
     (
         "monitoring.md",
         f"the page refreshes every {N} seconds",
-        (int(re.findall(r"setTimeout\(refresh, (\d+)\)", page._SCRIPT)[-1]) / 1000,),
+        (int(re.findall(r"setTimeout\(refresh, (\d+)\)", document.SCRIPT)[-1]) / 1000,),
     ),
     ("monitoring.md", f"Every {N} seconds, a second connection asks", (watch._LOOK_S,)),
     ("monitoring.md", f"Asked every {N} seconds when nothing is written", (outage._PAUSE_S,)),
