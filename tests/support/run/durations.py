@@ -3,8 +3,9 @@
 A pytest plugin, registered by ``tests/conftest.py``. The file named by ``PGSLUICE_DURATIONS`` gets
 ``tests`` (node id to seconds of setup, call, teardown and CPU), ``fixtures`` (name to calls and
 seconds of setup) and ``cpu_s``: seconds of CPU of each process of the run with its children. The
-CPU of a test is that of its process, of the children that ended during it and of its gateways; what
-a shared server takes is in ``cpu_s`` of the process ``servers``. ``tools/durations.py`` sums files.
+CPU of a test is that of its process, of its children (Spark's JVM, for one) and of its gateways;
+what a shared server takes is in ``cpu_s`` of the process ``servers``. ``tools/durations.py`` sums
+files.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import resource
 import time
 from collections import defaultdict
 from collections.abc import Generator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,9 +31,29 @@ VARIABLE: Final = "PGSLUICE_DURATIONS"
 
 
 def cpu_seconds() -> float:
-    """User and system time of this process, its ended children and its ended gateways."""
+    """User and system time of this process, its children and its ended gateways."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in used) + cpu_seconds_of_forked()
+    ended = sum(usage.ru_utime + usage.ru_stime for usage in used)
+    return ended + _running_children_s() + cpu_seconds_of_forked()
+
+
+def _running_children_s() -> float:
+    """CPU of the children that have not ended, with that of their own ended children."""
+    ticks = 0
+    for listed in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):  # a thread that has ended
+            for pid in listed.read_text().split():
+                ticks += _ticks(pid)
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _ticks(pid: str) -> int:
+    """Clock ticks of a process; 0 when it has ended, and is counted elsewhere."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return sum(map(int, fields[11:15]))
 
 
 class Durations:
