@@ -14,7 +14,6 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
-from pyspark.sql import SparkSession
 
 from devkit.embedded.kafka import EmbeddedKafka
 from devkit.embedded.postgres import EmbeddedPostgres
@@ -258,38 +257,6 @@ def test_registry_stop_leaves_no_process() -> None:
     server.stop()
 
     assert not is_running(pid)
-
-
-@pytest.mark.spark
-@pytest.mark.kafka
-@pytest.mark.java
-@pytest.mark.slow
-def test_spark_reads_kafka_and_merges_into_delta(
-    spark: SparkSession, kafka: str, tmp_path: Path
-) -> None:
-    topic = f"embedded-{uuid.uuid4().hex}"
-    admin = AdminClient({"bootstrap.servers": kafka})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
-    producer = Producer({"bootstrap.servers": kafka})
-    producer.produce(topic, b"1")
-    assert producer.flush(30) == 0
-    path = str(tmp_path / "t")
-    spark.range(1).write.format("delta").save(path)
-
-    records = (
-        spark.read.format("kafka")
-        .option("kafka.bootstrap.servers", kafka)
-        .option("subscribe", topic)
-        .load()
-        .selectExpr("CAST(CAST(value AS STRING) AS BIGINT) AS id")
-    )
-    records.createOrReplaceTempView("arrived")
-    spark.sql(
-        f"MERGE INTO delta.`{path}` t USING arrived s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *"
-    )
-
-    rows = spark.read.format("delta").load(path).orderBy("id").collect()
-    assert [row.id for row in rows] == [0, 1]
 
 
 def consume(servers: str, topic: str, count: int) -> list[bytes | None]:
