@@ -30,7 +30,7 @@ from gateway.source.stream.connection import ReplicationConnection
 from gateway.source.stream.slot import slot_status
 from tests.support.backends.rack import Rack
 from tests.support.models.markers import decode_marker
-from tests.support.run.waiting import PATIENCE, wait_until
+from tests.support.run.waiting import PATIENCE, wait_until, within
 
 BATCHES = 150
 RECORDS = 20
@@ -59,7 +59,7 @@ def publish_all(kafka: Mapping[str, str], slot: str, committed: list[int]) -> No
     The position of the source is the number of the batch, as `end_lsn` is of a transaction.
     """
     identity = SlotIdentity("1", "db", slot)
-    deadline = time.monotonic() + 600
+    deadline = time.monotonic() + 600 * PATIENCE
     while True:
         progress = KafkaProgress(kafka, identity, FixedIds())
         with TransactionalSink(kafka, identity, progress, patience_s=20) as sink:
@@ -162,15 +162,13 @@ def test_broker_that_stays_away_is_given_up_within_the_bound(broker: EmbeddedKaf
     broker.kill()
 
     sink.submit(_batch(1))
-    started = time.monotonic()
-    assert wait_readable([sink.fileno()], 60)
-    with pytest.raises(TransientError):
-        sink.collect()
-    sink.close(timeout_s=2)
-    del sink
-
-    # Without a bound it would be librdkafka's, which are minutes; a busy machine is not the point.
-    assert time.monotonic() - started < 60
+    # Without a bound it would be librdkafka's, which are minutes.
+    with within(30, "the end of the sink"):
+        assert wait_readable([sink.fileno()], 60 * PATIENCE)
+        with pytest.raises(TransientError):
+            sink.collect()
+        sink.close(timeout_s=2)
+        del sink
 
 
 @pytest.mark.postgres

@@ -21,12 +21,13 @@ from gateway.source.stream.connection import ReplicationConnection
 from gateway.source.stream.slot import slot_status
 from tests.support.backends.proxy import Proxy
 from tests.support.backends.servers import Database
-from tests.support.run.waiting import wait_until
+from tests.support.run.waiting import PATIENCE, wait_until, within
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 
 SLACK_S = 10.0
-"""What a busy machine may add."""
+"""Seconds that a machine may add by itself; `PATIENCE` times as many when it is busy. Without the
+bound that a test is about, each of these waits would take a minute at least."""
 
 
 @pytest.fixture
@@ -71,12 +72,12 @@ def read_until_lost(source: ReplicationConnection) -> tuple[GatewayError, float]
     """Read without ever confirming; the error at the end, and the seconds until it came."""
     started = time.monotonic()
     try:
-        while time.monotonic() - started < 60:
+        while time.monotonic() - started < 60 * PATIENCE:
             if not source.receive(1000):
                 wait_readable([source.fileno()], 0.1)
     except GatewayError as error:
         return error, time.monotonic() - started
-    raise AssertionError("the stream was not given up in 60 s")
+    raise AssertionError("the stream was not given up")
 
 
 def test_a_stream_that_falls_silent_is_lost_within_the_receiver_timeout(
@@ -89,7 +90,7 @@ def test_a_stream_that_falls_silent_is_lost_within_the_receiver_timeout(
 
     assert isinstance(error, TransientError)
     assert "no message from the server" in error.message
-    assert 2 <= seconds < 2 + SLACK_S
+    assert 2 <= seconds < 2 + SLACK_S * PATIENCE
 
 
 def test_a_stream_whose_questions_do_not_arrive_is_lost_as_well(
@@ -113,7 +114,7 @@ def test_the_receiver_timeout_is_the_servers_wal_sender_timeout_by_default(
         error, seconds = read_until_lost(source)
 
     assert "no message from the server" in error.message
-    assert 3 <= seconds < 3 + SLACK_S
+    assert 3 <= seconds < 3 + SLACK_S * PATIENCE
 
 
 def test_an_idle_server_that_answers_is_not_lost(dsn: str, slot: str) -> None:
@@ -140,10 +141,11 @@ def test_a_receiver_timeout_of_0_never_ends_the_stream(proxy: Proxy, dsn: str, s
 def test_a_query_whose_answer_does_not_come_ends(proxy: Proxy, dsn: str) -> None:
     with connect(dsn, statement_timeout_s=1) as connection:
         proxy.freeze()
-        started = time.monotonic()
-        with pytest.raises(TransientError, match="nothing was heard from the server"):
+        with (
+            within(SLACK_S, "the query"),
+            pytest.raises(TransientError, match="nothing was heard from the server"),
+        ):
             slot_status(connection, "s")
-        assert time.monotonic() - started < 1 + 5 + SLACK_S
         assert connection.closed
 
 
@@ -157,10 +159,8 @@ def test_a_query_that_waits_can_be_interrupted(proxy: Proxy, dsn: str) -> None:
     with connect(dsn, on_wait=look) as connection:
         proxy.freeze()
         raises.set()
-        started = time.monotonic()
-        with pytest.raises(Interrupted):
+        with within(SLACK_S, "the query"), pytest.raises(Interrupted):
             slot_status(connection, "s")
-        assert time.monotonic() - started < SLACK_S
 
 
 @pytest.mark.parametrize("open_", [connect, ReplicationConnection], ids=["query", "replication"])
@@ -169,19 +169,18 @@ class TestConnecting:
         self, proxy: Proxy, dsn: str, open_: Callable[[str], object]
     ) -> None:
         proxy.freeze()
-        started = time.monotonic()
-        with pytest.raises(TransientError, match="timeout expired"):
+        with (
+            within(SLACK_S, "connecting", at_least=2),
+            pytest.raises(TransientError, match="timeout expired"),
+        ):
             open_(psycopg.conninfo.make_conninfo(dsn, connect_timeout=2))
-        assert 2 <= time.monotonic() - started < 2 + SLACK_S
 
     def test_to_a_frozen_server_can_be_interrupted(
         self, proxy: Proxy, dsn: str, open_: Callable[..., object]
     ) -> None:
         proxy.freeze()
-        started = time.monotonic()
-        with pytest.raises(Interrupted):
+        with within(SLACK_S, "connecting"), pytest.raises(Interrupted):
             open_(dsn, on_wait=interrupted_after(0.5))
-        assert time.monotonic() - started < 0.5 + SLACK_S / 2
 
     def test_that_is_reset_may_pass_though_the_server_is_there(
         self, proxy: Proxy, dsn: str, open_: Callable[[str], object]
@@ -227,10 +226,8 @@ def test_a_chunk_that_does_not_come_ends(proxy: Proxy, dsn: str, source: ChunkSo
     with ChunkReader(short, silence_s=1) as reader:
         reader.read(source, ChunkRequest(True, None, ()), 10)
         proxy.freeze()
-        started = time.monotonic()
-        with pytest.raises(TransientError):
+        with within(SLACK_S, "the chunk"), pytest.raises(TransientError):
             reader.read(source, ChunkRequest(True, (b"10",), ()), 10)
-        assert time.monotonic() - started < 1 + 2 + SLACK_S
 
 
 def test_a_chunk_that_is_late_because_the_server_waits_for_a_lock_comes(
@@ -294,7 +291,7 @@ def test_the_last_feedback_has_been_read_when_the_stream_is_finished(
                 writer.execute("UPDATE t SET a = -a")
                 writer.execute("UPDATE t SET a = -a")
                 source.send_feedback(end)
-                assert source.finish(timeout_s=30)
+                assert source.finish(timeout_s=30 * PATIENCE)
             status = slot_status(writer, slot)
             assert status is not None
             assert status.confirmed_flush_lsn == end
@@ -308,13 +305,12 @@ def test_a_stream_that_cannot_be_finished_is_closed_at_the_deadline(
         source.start(slot, ["p"])
         proxy.freeze()
         source.send_feedback(ZERO_LSN)
-        started = time.monotonic()
-        assert not source.finish(timeout_s=1)
-        assert time.monotonic() - started < 1 + SLACK_S
+        with within(SLACK_S, "the end of the stream", at_least=1):
+            assert not source.finish(timeout_s=1)
 
 
 def _commit_end(source: ReplicationConnection) -> Lsn:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 30 * PATIENCE
     while time.monotonic() < deadline:
         for frame in source.receive(100_000):
             if frame[25:26] == b"C":

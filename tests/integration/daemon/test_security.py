@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,10 +32,11 @@ from tests.support.gateway.process import GatewayProcess, GatewayProject
 from tests.support.gateway.scene import cli
 from tests.support.gateway.sink_scene import FixedIds, finish
 from tests.support.models.rebuild import Rebuilt
-from tests.support.run.waiting import wait_until
+from tests.support.run.waiting import wait_until, within
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.java]
 
+ENDLESS_S = 600.0
 DEFINITIONS = (
     "CREATE PUBLICATION p FOR TABLE t1, t2 WHERE (b = 'x'), t3;"
     "CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p;"
@@ -145,17 +145,15 @@ def test_kafka_is_not_asked_for_long_why_it_does_not_let_us_in(
         properties["sasl.password"] = "wr0ng"
     else:
         properties["ssl.ca.location"] = str(make_authority(tmp_path / "another").ca)
-    started = time.monotonic()
 
-    with pytest.raises(FatalError) as caught:
+    # A small part of the time that the call may take.
+    with within(30, "the call"), pytest.raises(FatalError) as caught:
         if contact == "topics":
-            describe_topics(properties, ["t"], timeout_s=60)
+            describe_topics(properties, ["t"], timeout_s=ENDLESS_S)
         else:
             with make_sink(properties) as sink:
-                sink.open(60)
+                sink.open(ENDLESS_S)
 
-    # Of the 60 seconds that the call may take; the other half is for a machine that is busy.
-    assert time.monotonic() - started < 30
     assert {"password": "SASL", "authority": "certificate"}[wrong] in caught.value.message
     assert "wr0ng" not in str(caught.value)
 

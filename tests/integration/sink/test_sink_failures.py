@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 
 import pytest
@@ -13,7 +12,7 @@ from gateway.core.records import Batch, Record
 from gateway.sink.delivery.sink import TransactionalSink
 from gateway.sink.topics.topics import TopicSpec, describe_topics, ensure_topics
 from tests.support.gateway.sink_scene import Topics, finish, make_sink
-from tests.support.run.waiting import wait_until
+from tests.support.run.waiting import wait_until, within
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 
@@ -63,8 +62,8 @@ def test_a_fence_that_shows_only_while_aborting_is_what_counts(topics: Topics) -
 @pytest.mark.parametrize(
     "contact",
     [
-        pytest.param(lambda t: describe_topics(t.kafka, [t.rows], timeout_s=60), id="admin"),
-        pytest.param(lambda t: make_sink(t, **t.kafka).open(60), id="producer"),
+        pytest.param(lambda t: describe_topics(t.kafka, [t.rows], timeout_s=600), id="admin"),
+        pytest.param(lambda t: make_sink(t, **t.kafka).open(600), id="producer"),
     ],
 )
 def test_a_client_that_is_not_let_in_is_told_why_and_not_after_all_its_time(
@@ -76,13 +75,11 @@ def test_a_client_that_is_not_let_in_is_told_why_and_not_after_all_its_time(
         "sasl.username": "somebody",
         "sasl.password": "s3cret",
     }
-    started = time.monotonic()
 
-    with pytest.raises(FatalError, match="SASL PLAIN") as caught:
+    # A small part of the time that the call may take.
+    with within(30, "the call"), pytest.raises(FatalError, match="SASL PLAIN") as caught:
         contact(topics)
 
-    # Of the 60 seconds that the call may take; the other half is for a machine that is busy.
-    assert time.monotonic() - started < 30
     assert "s3cret" not in str(caught.value)
 
 

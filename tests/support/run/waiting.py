@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from tests.support.run import environment
@@ -45,3 +46,24 @@ def wait_until(
                 f" (the machine: {environment.describe()})"
             )
         pause.wait(poll_s)
+
+
+@contextmanager
+def within(seconds: float, what: str, *, at_least: float = 0.0) -> Iterator[None]:
+    """Assert that the block ends in time; for what is known by nothing but the time it takes.
+
+    What it must not do instead has to take longer than `PATIENCE` times the bound: that is the
+    distance that keeps a busy machine from failing the test.
+
+    Args:
+        seconds: bound on a machine that has nothing else to do (`PATIENCE`).
+        what: what the block does, for the failure's message.
+        at_least: seconds that it must take, on any machine.
+    """
+    began = time.monotonic()
+    yield
+    took, most = time.monotonic() - began, seconds * PATIENCE
+    assert at_least <= took < most, (
+        f"{what} took {took:.1f} s, not {at_least:g} to {most:g} (the machine:"
+        f" {environment.describe()})"
+    )
