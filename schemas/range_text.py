@@ -1,6 +1,6 @@
-"""Text of PostgreSQL's ranges: the bounds of one.
+"""Text of PostgreSQL's ranges and multiranges: the bounds of a range, the ranges of a multirange.
 
-Source: range_out, range_deparse in rangetypes.c.
+Source: range_out, range_deparse in rangetypes.c; multirange_out in multirangetypes.c.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["range_bounds"]
+__all__ = ["multirange_ranges", "range_bounds"]
 
 _BOUND: Final = rb'(?:"((?:[^"\\]++|""|\\.)*+)"|([^",()\[\]\\]*+))'
 _RANGE: Final = re.compile(rb"([\[(])" + _BOUND + rb"," + _BOUND + rb"([\])])", re.DOTALL)
@@ -30,6 +30,26 @@ def range_bounds(text: bytes) -> tuple[bytes | None, bytes | None, bool, bool] |
     begin, *parts, end = found.groups()
     lower, upper = (_bound(*parts[at : at + 2]) for at in (0, 2))
     return lower, upper, begin == b"[", end == b"]"
+
+
+def multirange_ranges(text: bytes) -> list[bytes]:
+    """Return the ranges of a multirange in order, each as its own type prints it.
+
+    Raises:
+        ValueError: PostgreSQL does not print such text.
+    """
+    if text == b"{}":
+        return []
+    ranges: list[bytes] = []
+    end = 0
+    while text[end : end + 1] == (b"," if ranges else b"{"):
+        if (found := _RANGE.match(text, end + 1)) is None:
+            break
+        ranges.append(found[0])
+        end = found.end()
+    if not ranges or text[end:] != b"}":
+        raise ValueError("not a multirange")
+    return ranges
 
 
 def _bound(quoted: bytes | None, plain: bytes | None) -> bytes | None:

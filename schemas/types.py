@@ -17,12 +17,12 @@ from typing import Any, Final, TypeAlias
 
 __all__ = [
     "ARRAY",
-    "BOUNDS",
     "CHANGES",
     "KEY_FORMS",
     "MILLIS",
     "MOST_ITEMS",
     "NESTED",
+    "PARTS",
     "TYPES",
     "ColumnType",
     "job_logical_type",
@@ -59,6 +59,7 @@ class ColumnType:
             the range.
         items: Avro type of the items of an array that are the same for all columns; else empty.
         bounds: Names of the types of ranges' bounds, by the name of the range.
+        ranges: Names of the types of multiranges' ranges, by the name of the multirange.
         key: Name of the canonical form of a key column.
         debezium: Names of the semantic types that stand for it in Debezium's records, in
             microseconds, and for Connect's times.
@@ -82,6 +83,7 @@ class ColumnType:
     fields: Mapping[str, str] = field(default_factory=dict)
     items: str = ""
     bounds: Mapping[str, str] = field(default_factory=dict)
+    ranges: Mapping[str, str] = field(default_factory=dict)
     key: str = "text"
     debezium: tuple[str, ...] = ()
     semantic: str = ""
@@ -140,10 +142,12 @@ ARRAY: Final = next(entry for entry in TYPES if entry.array)
 """Entry of all arrays that are carried as such."""
 
 _OIDS: Final = {name: oid for entry in TYPES for name, oid in entry.names.items()}
-BOUNDS: Final = {
-    _OIDS[name]: (_OIDS[bound], bound) for entry in TYPES for name, bound in entry.bounds.items()
+PARTS: Final = {
+    _OIDS[name]: (_OIDS[part], part)
+    for entry in TYPES
+    for name, part in (*entry.bounds.items(), *entry.ranges.items())
 }
-"""OID and name of the type of the bounds, by the OID of a range."""
+"""OID and name of the type of the bounds or ranges, by the OID of a range or a multirange."""
 
 NESTED: Final = frozenset(entry.choice for entry in TYPES if entry.nested)
 """Choices of types that are text in keys in any case."""

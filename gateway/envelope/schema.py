@@ -21,8 +21,8 @@ from gateway.envelope.value_schemas import key_properties, value_schema
 from schemas.settings.tables import TYPE_CHOICES, ChosenColumns, Envelope, TypesTable
 from schemas.types import (
     ARRAY,
-    BOUNDS,
     NESTED,
+    PARTS,
     ColumnType,
     of_column,
     of_debezium,
@@ -102,7 +102,8 @@ class Field:
         type: How the type under any domains is carried.
         precision: Precision of a decimal; else 0.
         scale: Scale of a decimal; digits after the point of a ``zoned_timestamp``; else 0.
-        item: Items of an array, or bounds of a range, without a name; else None.
+        item: Items of an array, bounds of a range, or ranges of a multirange, without a name; else
+            None.
     """
 
     column: str
@@ -261,15 +262,15 @@ def _typed(
     envelope: Envelope,
     exact: bool,
 ) -> Field:
-    """Return the field of a column, of an array's items or of bounds, that is no array itself."""
+    """Return the field of a column, of an array's items, of bounds or ranges; it is no array."""
     extension = kind.type_name if kind.type_kind == "b" else ""
     found = of_column(kind.type_oid, extension, native=native, modifier=kind.type_modifier)
     digits = precision_and_scale(kind.type_modifier) if found.decimal else None
     precision, scale = digits or (0, 0)
     item = None
-    if found.bounds:
-        oid, bound = BOUNDS[kind.type_oid]
-        item = _typed("", "", Element(oid, -1, bound, "b"), native, envelope, exact)
+    if found.bounds or found.ranges:
+        oid, part = PARTS[kind.type_oid]
+        item = _typed("", "", Element(oid, -1, part, "b"), native, envelope, exact)
     if envelope.format == "debezium":
         found = of_debezium(found, connect=envelope.connect_times, exact=exact)
         if found.conversion == "zoned_timestamp":
@@ -294,6 +295,8 @@ def _avro_type(field: Field, namespace: str) -> str | dict[str, Any]:
     avro = field.type.avro_type
     if field.type.array and field.item is not None:
         return {"type": avro, "items": ["null", _avro_type(field.item, namespace)]}
+    if field.type.ranges and field.item is not None:
+        return {"type": avro, "items": _avro_type(field.item, namespace)}
     if field.type.items:
         return {"type": avro, "items": field.type.items}
     if field.type.avro == "map":

@@ -126,7 +126,7 @@ class TypesTable:
     text."""
 
     ranges: TypeMode = "text"
-    """The built-in ranges as Avro records of two bounds, or as text."""
+    """The built-in ranges as Avro records of two bounds, multiranges as arrays of them, or as text."""
 
     hstore: TypeMode = "text"
     """`hstore` as an Avro map of nullable texts, or as text."""

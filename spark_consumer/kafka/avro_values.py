@@ -97,7 +97,7 @@ def _stored(kind: object, value: str) -> str:
         parts = {f["name"]: _stored(f["type"], f"{value}.`{f['name']}`") for f in kind["fields"]}
         return _struct(value, parts)
     if isinstance(kind, dict) and kind["type"] == "array":
-        if not isinstance(kind["items"], list):  # Delta wants items that may be NULL
+        if isinstance(kind["items"], str):  # Delta wants items that may be NULL
             return f"CAST({value} AS ARRAY<{kind['items']}>)"
         item = _stored(kind["items"], "one")
         return value if item == "one" else f"transform({value}, one -> {item})"

@@ -24,7 +24,7 @@ from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 from schemas.array_text import array_items
 from schemas.hstore_text import hstore_pairs
 from schemas.interval_text import interval_parts
-from schemas.range_text import range_bounds
+from schemas.range_text import multirange_ranges, range_bounds
 from schemas.types import TYPES, of_spark
 from schemas.vector_text import sparsevec_parts, vector_items
 
@@ -109,15 +109,23 @@ def _of(field: StructField) -> Conversion:
 
 def _conversion(kind: DataType, name: str) -> Conversion:
     entry = of_spark(kind.simpleString(), name)
+    if isinstance(kind, ArrayType) and _is_range(kind.elementType) and not name.endswith("[]"):
+        # By the parts: `name` can be that of a domain over a multirange.
+        one = _conversion(kind.elementType, "")
+        return Conversion(partial(_multirange_literal, one), partial(_multirange_text, one.text))
     if isinstance(kind, ArrayType) and entry.array:
         item = _conversion(kind.elementType, name.removesuffix("[]"))
         return Conversion(partial(_array_literal, item), partial(array_text, item.text))
-    if isinstance(kind, StructType) and kind.names == _OF_RANGES:
+    if isinstance(kind, StructType) and _is_range(kind):
         bound = _conversion(kind["lower"].dataType, "")
         return Conversion(partial(_range_literal, bound), partial(_range_text, bound.text))
     if isinstance(kind, StructType) and kind.names == _OF_SPARSE_VECTORS:
         return CONVERSIONS["sparsevec"]
     return CONVERSIONS[entry.conversion]
+
+
+def _is_range(kind: DataType) -> bool:
+    return isinstance(kind, StructType) and kind.names == _OF_RANGES
 
 
 def days(text: str) -> int:
@@ -202,6 +210,14 @@ def _range_literal(bound: Conversion, text: str, kind: DataType) -> Expr:
         for one in (lower, upper)
     )
     return F.struct(*bounds, *map(F.lit, (*flags, found is None))).cast(kind)
+
+
+def _multirange_literal(one: Conversion, text: str, kind: DataType) -> Expr:
+    assert isinstance(kind, ArrayType)
+    ranges = multirange_ranges(text.encode())
+    if len(ranges) > MOST_LITERALS:
+        raise ValueError(f"a multirange of more than {MOST_LITERALS:,} ranges")
+    return F.array(*(one.literal(r.decode(), kind.elementType) for r in ranges)).cast(kind)
 
 
 def _hstore_literal(text: str, kind: DataType) -> Expr:
@@ -292,6 +308,12 @@ def _range_text(bound: Callable[[str], str], value: str) -> str:
 def _bound_text(text: str) -> str:
     """Return SQL of a bound in a range: of what bounds print, only blanks need quotes."""
     return f"coalesce(regexp_replace({text}, '^(.* .*)$', '\"$1\"'), '')"
+
+
+def _multirange_text(range_text: Callable[[str], str], value: str) -> str:
+    """Return SQL of a multirange's text; `range_text` returns that of the text of a range."""
+    ranges = f"transform({value}, one -> {range_text('one')})"
+    return f"concat('{{', array_join({ranges}, ','), '}}')"
 
 
 def _hstore_text(value: str) -> str:
@@ -424,5 +446,5 @@ CONVERSIONS: Final[Mapping[str, Conversion]] = {
     "sparsevec": Conversion(_sparsevec_literal, partial(sparsevec_text, _as_string)),
     "text": Conversion(_cast, _as_string),
 }
-"""Conversions by name in schemas/types.toml, without those of arrays and ranges. Floats are an
+"""Conversions by name in schemas/types.toml, without those of arrays, ranges and multiranges. Floats are an
 exception: Java formats them differently than the server."""

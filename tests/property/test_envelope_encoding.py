@@ -127,6 +127,16 @@ def ranges(draw: st.DrawFn) -> Case:
     return oid, -1, _range_of(*bounds, begins, ends, False), text
 
 
+@st.composite
+def multiranges(draw: st.DrawFn) -> Case:
+    """Ranges of one type in any order; a server has them in order, and none that is empty."""
+    one = draw(ranges())
+    more = [one, *draw(st.lists(ranges(), max_size=9))]
+    same = [other for other in more if other[0] == one[0] and other[3] != b"empty"]
+    text = b"{" + b",".join(other[3] for other in same) + b"}"
+    return MULTIRANGES[one[0]], -1, [other[2] for other in same], text
+
+
 def _hstore_text(pairs: dict[str, str | None]) -> str:
     """Return the text of an hstore, whose order of keys is none that readers rely on."""
     texts = (["NULL" if p is None else _printed(p.encode(), True).decode() for p in pair]
@@ -163,6 +173,7 @@ times = st.times().map(lambda v: _case(1083, v, v.isoformat()))
 cases = st.one_of(
     st.deferred(arrays),
     st.deferred(ranges),
+    st.deferred(multiranges),
     st.deferred(vectors),
     st.dictionaries(utf8, st.none() | utf8, max_size=9).map(
         lambda v: _case(HSTORE, v, _hstore_text(v))
@@ -198,7 +209,8 @@ EXTENSIONS = (HSTORE, VECTOR, SPARSEVEC)
 
 
 NAMES = dict(zip(EXTENSIONS, ("hstore", "public.vector(3)", "sparsevec"), strict=True))
-NESTED_OIDS = {*ITEM_OIDS, 1186, 3904, 3908, 3912, *EXTENSIONS}
+MULTIRANGES = {3904: 4451, 3908: 4533, 3912: 4535}
+NESTED_OIDS = {*ITEM_OIDS, 1186, *MULTIRANGES, *MULTIRANGES.values(), *EXTENSIONS}
 """Types that are text in a key."""
 
 

@@ -32,7 +32,7 @@ from gateway.pgtypes.datetimes.iso import (
 from schemas.array_text import NotPlainError, array_items
 from schemas.hstore_text import hstore_pairs
 from schemas.interval_text import interval_parts
-from schemas.range_text import range_bounds
+from schemas.range_text import multirange_ranges, range_bounds
 from schemas.types import MOST_ITEMS
 from schemas.vector_text import sparsevec_parts, vector_items
 
@@ -263,7 +263,7 @@ CONVERSIONS: Final[Mapping[str, Callable[[bytes], Any]]] = {
     "milli_timestamp": milli_timestamp,
 }
 """Conversions of text to values of Avro types, by name in schemas/types.toml; decimal, array,
-range and zoned_timestamp depend on more than the text."""
+range, multirange and zoned_timestamp depend on more than the text."""
 
 
 def _write_boolean(value: bool) -> bytes:
@@ -317,6 +317,8 @@ def value_encoder(field: Field) -> ValueEncoder:
         item = value_encoder(field.item)
         if field.type.array:
             return partial(_array, item, MOST_ITEMS // field.item.values)
+        if field.type.ranges:
+            return partial(_multirange, item, MOST_ITEMS // field.item.values)
         return partial(_range, item)
     if field.type.decimal:
         return partial(_decimal, field.precision, field.scale)
@@ -349,6 +351,16 @@ def _range(bound: ValueEncoder, text: bytes) -> bytes:
     lower, upper, *included = found
     encoded = (b"\x00" if one is None else b"\x02" + bound(one) for one in (lower, upper))
     return b"".join(encoded) + bytes(included) + b"\x00"
+
+
+def _multirange(encode: ValueEncoder, most: int, text: bytes) -> bytes:
+    """One block of ranges, `most` of them at the most."""
+    ranges = multirange_ranges(text)
+    if not ranges:
+        return b"\x00"
+    if len(ranges) > most:
+        raise ValueFormatError(f"a multirange has more than {most:,} ranges, which readers refuse")
+    return encode_long(len(ranges)) + b"".join(map(encode, ranges)) + b"\x00"
 
 
 def _decimal(precision: int, scale: int, text: bytes) -> bytes:

@@ -295,7 +295,10 @@ def _projection(
 
 
 def _scalar(field: Field) -> Field:
-    """Return what has the conversion: the items of an array, the bounds of a range."""
+    """Return what has the conversion: the items of an array, the bounds of a range.
+
+    C has no conversion of ranges as items, in arrays or in multiranges.
+    """
     return field if field.item is None else field.item
 
 

@@ -118,6 +118,12 @@ def of_range(bound: str, value: str = "v") -> str:
     )
 
 
+def ranges_of(bound: str) -> str:
+    """SQL of what a multirange is: its ranges, each by `of_range`."""
+    return f"(SELECT coalesce(jsonb_agg({of_range(bound, 'r')}), '[]') FROM unnest(v) AS r)"
+
+
+DAYS = "{}(r) - date '1970-01-01'"
 # type, rows of a VALUES list or a query, and what the value is by PostgreSQL's own account.
 CASES = [
     ("boolean", "VALUES (true), (false)", "v"),
@@ -254,7 +260,26 @@ CASES = [
         """VALUES ('{"[1,5)",NULL,empty}')""",
         f"(SELECT jsonb_agg({of_range('{}(x)', 'x')}) FROM unnest(v) AS x)",
     ),
-    ("int4multirange", "VALUES ('{[1,5),[7,9)}')", "v::text"),
+    (
+        "int4multirange",
+        "VALUES ('{[1,5),[7,9)}'), ('{}'), ('{(,)}'), ('{[1,2]}')",
+        ranges_of("{}(r)"),
+    ),
+    (
+        "nummultirange",
+        "VALUES ('{(1.50,2],[3,)}'), ('{(-Infinity,NaN)}')",
+        ranges_of("{}(r)::text"),
+    ),
+    ("datemultirange", "VALUES ('{(,2024-01-01],(2024-02-01,2024-03-01)}')", ranges_of(DAYS)),
+    *(
+        (
+            f"{one}multirange",
+            'VALUES (\'{["2024-01-01 00:00:00.000001","2024-01-02 03:04:05"],(3000-01-01,)}\')',
+            ranges_of("(extract(epoch FROM {}(r)) * 1000000)::int8"),
+        )
+        for one in ("ts", "tstz")
+    ),
+    ("int4multirange[]", "VALUES ('{\"{[1,5),[7,9)}\"}')", "v::text"),
     ("bit(3)", "VALUES (B'101')", "v::text"),
     ("money", "VALUES ('12.34')", "v::text"),
 ]
@@ -304,12 +329,19 @@ DEBEZIUM = [
         of_range(f"(SELECT {ISO.format('{0}(v)')})"),
     ),
     ("tstzrange", "VALUES ('empty'), ('(,)')", of_range("{}(v)::text")),
+    (
+        "tstzmultirange",
+        "VALUES ('{[2024-01-01 00:00:00.5+00,2024-01-02 03:04:05+00],(3000-01-01 00:00+00,)}')",
+        ranges_of(f"(SELECT {ISO.format('{0}(r)')})"),
+    ),
     ("interval", f"VALUES {INTERVALS}", PARTS.format("v")),
 ]
 
 
 def micros(value: Any) -> Any:
     """Debezium's instants with all six digits."""
+    if isinstance(value, list):
+        return [micros(one) for one in value]
     if isinstance(value, dict):
         return {name: micros(part) for name, part in value.items()}
     if not isinstance(value, str):
@@ -415,6 +447,7 @@ def test_the_infinities_are_beyond_every_finite_value(
         ("numeric(4,2)[]", "{1,NaN}", "NaN or infinity cannot be carried"),
         ("interval", "infinity", "an infinite interval has no months"),
         ("tsrange", "[294276-12-31 23:59:59,)", "a timestamp lies after"),
+        ("tsmultirange", "{[294276-12-31 23:59:59,)}", "a timestamp lies after"),
     ],
 )
 def test_a_value_of_postgresqls_that_avro_cannot_hold_is_refused(

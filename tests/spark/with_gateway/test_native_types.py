@@ -43,6 +43,7 @@ CREATE TYPE mood AS ENUM ('sad', 'so so', 'NULL');
 CREATE TYPE pair AS (a int, b text);
 CREATE DOMAIN hour AS time;
 CREATE DOMAIN price AS numeric(12,3);
+CREATE DOMAIN spans AS int4multirange;
 CREATE DOMAIN counts AS int[];
 CREATE DOMAIN prices AS numeric(12,3)[];
 """
@@ -78,6 +79,9 @@ VALUES = {
     "tsrange": "tsrange(timestamp '2024-01-01' + random() * interval '200 years', 'infinity')",
     "tstzrange": "tstzrange(timestamptz '2024-01-01 UTC' - random() * interval '9 years', NULL)",
     "int4multirange": "int4multirange(int4range(1, 3), int4range(5, 6 + (random() * 9)::int))",
+    "tstzmultirange": "tstzmultirange(tstzrange('2024-01-01 UTC', '2024-01-01 UTC'::timestamptz"
+    " + random() * interval '9 years'), tstzrange('infinity', NULL))",
+    "spans": "int4multirange(int4range((random() * 9)::int, NULL))",
     "pair": f"ROW((random() * 9)::int, ({TEXTS})[1 + floor(random() * 15)])::pair",
     "box": "box(point(random(), 1), point(2, random()))",
 }
@@ -180,12 +184,13 @@ def test_random_values_come_back_as_the_server_has_them(
         assert differs.code == 1, differs.out + differs.err
         assert " missing:\n" in differs.out and "5000" in differs.out
         assert again.code == 0, again.out + again.err
+        kinds: dict[str, str] = {}
         for table in ("bag", "keyed", "scalars", "arrays"):
             frame = spark.read.format(table_format).load(
                 str(tmp_path / "warehouse" / s.slot / "public" / table)
             )
             assert_same(connection, table, frame)
-        kinds = dict(frame.dtypes)
+            kinds |= frame.dtypes
         assert kinds["int[]"] == kinds["counts"] == "array<int>"
         assert kinds["numeric(12,3)[]"] == kinds["prices"] == "array<decimal(12,3)>"
         assert kinds["price[]"] == "array<decimal(12,3)>"
@@ -194,8 +199,9 @@ def test_random_values_come_back_as_the_server_has_them(
         flags = "lower_inclusive:boolean,upper_inclusive:boolean,empty:boolean"
         assert kinds["int4range[]"] == f"array<struct<lower:int,upper:int,{flags}>>"
         assert kinds["tsrange[]"].startswith("array<struct<lower:timestamp_ntz,")
-        assert kinds["int4multirange[]"] == "array<string>"
-        assert kinds["box[]"] == "string"
+        assert kinds["int4multirange"] == kinds["spans"] == kinds["int4range[]"]
+        assert kinds["tstzmultirange"].startswith("array<struct<lower:timestamp,")
+        assert kinds["int4multirange[]"] == kinds["box[]"] == "string"
 
 
 def assert_same(connection: psycopg.Connection[Any], table: str, frame: Any) -> None:

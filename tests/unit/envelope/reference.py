@@ -26,7 +26,7 @@ from gateway.envelope.encoding.conversions import (
 from gateway.envelope.schema import Field, TableSchema
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
 from schemas.array_text import array_items
-from schemas.range_text import range_bounds
+from schemas.range_text import multirange_ranges, range_bounds
 
 __all__ = ["encode_key_slowly", "encode_row_slowly", "python_value", "row_datum"]
 
@@ -37,6 +37,8 @@ def python_value(field: Field, value: ColumnValue) -> object:
         return None
     if field.type.array and field.item is not None:
         return [python_value(field.item, one) for one in array_items(value)]
+    if field.type.ranges and field.item is not None:
+        return [python_value(field.item, one) for one in multirange_ranges(value)]
     if field.item is not None:
         lower, upper, *included = range_bounds(value) or (None, None, False, False)
         bounds = (python_value(field.item, one) for one in (lower, upper))

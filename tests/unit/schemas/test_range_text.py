@@ -1,10 +1,10 @@
-"""The bounds of ranges as PostgreSQL prints them."""
+"""The bounds of ranges, and the ranges of multiranges, as PostgreSQL prints them."""
 
 from __future__ import annotations
 
 import pytest
 
-from schemas.range_text import range_bounds
+from schemas.range_text import multirange_ranges, range_bounds
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,26 @@ def test_bounds_are_as_their_types_print_them(
 def test_other_text_is_refused(text: bytes) -> None:
     with pytest.raises(ValueError, match="not a range"):
         range_bounds(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "ranges"),
+    [
+        (b"{}", []),
+        (b"{[1,5)}", [b"[1,5)"]),
+        (b"{(,1),[2,2],[5,)}", [b"(,1)", b"[2,2]", b"[5,)"]),
+        (b'{["a},{",b),["",)}', [b'["a},{",b)', b'["",)']),
+    ],
+)
+def test_a_multirange_has_ranges_in_order(text: bytes, ranges: list[bytes]) -> None:
+    assert multirange_ranges(text) == ranges
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"{", b"}", b"{,}", b"{[1,5)", b"[1,5)}", b"{[1,5),}", b"{[1,5)[7,9)}", b"{[1,5)},",
+     b"{empty}", b"{[1,5)}{[1,5)}", b"{}{}", b" {}"],
+)  # fmt: skip
+def test_other_text_is_no_multirange(text: bytes) -> None:
+    with pytest.raises(ValueError, match="not a multirange"):
+        multirange_ranges(text)

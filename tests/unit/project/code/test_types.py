@@ -18,10 +18,10 @@ from pgsluice_client.keys import CANONICAL as CLIENT_FORMS
 from schemas.settings.tables import TYPE_CHOICES, TypesTable
 from schemas.types import (
     ARRAY,
-    BOUNDS,
     CHANGES,
     KEY_FORMS,
     MILLIS,
+    PARTS,
     TYPES,
     ColumnType,
     job_logical_type,
@@ -99,7 +99,13 @@ def test_the_gateway_has_what_an_entry_names(entry: ColumnType) -> None:
     assert schema.fields[0].type is entry
     fastavro.parse_schema(schema.value_schema)
     value_encoder(schema.fields[0])
-    assert entry.conversion in CONVERSIONS or entry.decimal or entry.array or entry.bounds
+    assert (
+        entry.conversion in CONVERSIONS
+        or entry.decimal
+        or entry.array
+        or entry.bounds
+        or entry.ranges
+    )
     assert entry.key in KEY_FORMS
 
 
@@ -142,12 +148,12 @@ def test_an_array_is_found_by_its_spark_type() -> None:
 
 @each_entry
 def test_the_spark_job_has_what_an_entry_names(entry: ColumnType) -> None:
-    assert entry.conversion in JOB_CONVERSIONS or entry.array or entry.bounds
+    assert entry.conversion in JOB_CONVERSIONS or entry.array or entry.bounds or entry.ranges
     assert entry.key in JOB_FORMS or entry.spark != "string" or entry.key in ("printed", "jsonb")
 
 
 def test_every_side_has_conversions_and_canonical_forms_of_the_same_names() -> None:
-    named = {entry.conversion for entry in TYPES} - {"array", "range"}
+    named = {entry.conversion for entry in TYPES} - {"array", "range", "multirange"}
     assert set(JOB_CONVERSIONS) == named
     assert {one.conversion for entry in TYPES for one in semantic(entry)} | named == {
         *CONVERSIONS,
@@ -191,10 +197,12 @@ def test_a_column_of_text_is_found_by_what_format_type_calls_its_type(name: str,
     assert of_spark("string", name).key == key
 
 
-def test_each_range_has_a_bound_that_the_table_names() -> None:
-    ranges = [oid for entry in TYPES if entry.bounds for oid in entry.names.values()]
+def test_each_range_and_multirange_has_parts_that_the_table_names() -> None:
+    with_parts = [entry for entry in TYPES if entry.bounds or entry.ranges]
 
-    assert sorted(BOUNDS) == sorted(ranges)
+    assert sorted(PARTS) == sorted(oid for entry in with_parts for oid in entry.names.values())
+    for entry in with_parts:
+        assert {*entry.names} == {*entry.bounds, *entry.ranges}
 
 
 def test_a_column_whose_type_has_another_name_is_found_by_its_spark_type() -> None:
