@@ -1,7 +1,8 @@
 -- A table in Flink SQL that follows a topic of pgsluice in the format row, up to what is there now.
 --
 -- Each row takes the place of the one under its key, and a tombstone removes it. The format has no
--- truncates: rows that a TRUNCATE removes stay.
+-- truncates: rows that a TRUNCATE removes stay, unless a trigger in the source deletes them
+-- (docs/debezium.md, "Truncates as deletes").
 CREATE TABLE t (
   a INT,
   b STRING,

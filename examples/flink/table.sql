@@ -1,8 +1,9 @@
 -- A table in Flink SQL that follows a topic of pgsluice, up to what is there now.
 --
 -- The subscription has the format debezium and is one of those in [envelope] without_truncates, as
--- debezium-avro-confluent stops at a truncate: rows that a TRUNCATE removes stay. The format needs
--- the whole old row, so the table has REPLICA IDENTITY FULL. Changes come while the table is copied:
+-- debezium-avro-confluent stops at a truncate: rows that a TRUNCATE removes stay, unless a trigger in
+-- the source deletes them (docs/debezium.md, "Truncates as deletes"). The format needs the whole old
+-- row, so the table has REPLICA IDENTITY FULL. Changes come while the table is copied:
 -- by the key, and RunSql.java's table.exec.source.cdc-events-duplicate, each row is there once.
 CREATE TABLE t (
   a INT,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import psycopg
 from psycopg import sql
@@ -21,6 +22,8 @@ from gateway.definitions.sql.parser import parse_definitions
 from gateway.source.catalog.catalog import read_catalog
 from gateway.source.catalog.tables import estimated_rows
 from gateway.source.provisioning.event_trigger import INSTALL
+from gateway.source.provisioning.truncate_trigger import INSTALL as DELETE_ROWS
+from gateway.source.provisioning.truncate_trigger import trigger_sql
 from gateway.source.session.connection import ServerFacts, connect, server_facts
 
 __all__ = ["init", "quoted"]
@@ -55,6 +58,15 @@ _TRIGGER_HEAD: Final = """\
 -- docs/operations.md, "Altered publications".
 
 """
+_TRUNCATES_HEAD: Final = """\
+-- Optional, once, by the owner of the tables (psql -f truncate-triggers.sql), for subscriptions
+-- whose topics have no truncates ([envelope]): a TRUNCATE then deletes its rows first, which takes
+-- as long and writes as much WAL as a DELETE of all rows. Leave out tables that no such
+-- subscription has.
+-- docs/debezium.md, "Truncates as deletes".
+
+BEGIN;
+"""
 _SECRETS: Final = ("password", "sslpassword")
 _UNLOGGED: Final = """
 SELECT n.nspname || '.' || c.relname
@@ -74,7 +86,7 @@ def init(
     """Write ``pgsluice.toml`` and ``replication.sql``; nothing is changed on the server.
 
     And ``event-trigger.sql``, for a superuser who wants alterations of publications to count at
-    their place in the stream.
+    their place in the stream, and ``truncate-triggers.sql``, for consumers without truncates.
 
     Tables that would be refused are in the definitions as comments, with PostgreSQL's reason.
 
@@ -92,19 +104,23 @@ def init(
         TransientError: the server cannot be reached.
     """
     settings, definitions = folder / "pgsluice.toml", folder / "replication.sql"
-    trigger = folder / "event-trigger.sql"
-    for path in (settings, definitions, trigger):
+    trigger, truncates = folder / "event-trigger.sql", folder / "truncate-triggers.sql"
+    for path in (settings, definitions, trigger, truncates):
         if path.exists():
             raise ConfigError(f"{path} exists", hint="remove it, or name another --folder")
     with connect(dsn) as connection:
         facts = server_facts(connection)
         name = subscription or _name_of(facts.database)
-        text = _definitions(connection, facts, name)
+        everything = _Everything.read(connection)
+        text = _definitions(connection, facts, name, everything)
         _check(connection, text)
     written = _settings(dsn, name, kafka, registry)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        files = ((settings, written), (definitions, text), (trigger, _TRIGGER_HEAD + INSTALL))
+        files = (
+            *((settings, written), (definitions, text), (trigger, _TRIGGER_HEAD + INSTALL)),
+            (truncates, _truncate_triggers(everything)),
+        )
         for path, content in files:
             # Neither a file that another user has put there, nor the target of their link.
             with path.open("x", encoding="utf-8") as file:
@@ -133,22 +149,54 @@ def _has_secret(dsn: str) -> bool:
 # The definitions
 
 
-def _definitions(connection: psycopg.Connection, facts: ServerFacts, name: str) -> str:
-    everything = parse_definitions(_EVERYTHING)
-    catalog = read_catalog(connection, everything)
-    tables = {
-        oid: table
-        for oid, table in catalog.tables.items()
-        if not table.ancestors and (table.kind == "r" or table.leaves)
-    }
-    plan = make_plan(
-        everything,
-        catalog,
-        prefix="pgsluice",
-        missing_identity="refuse",
-        holdable=lambda subscription, table: True,
-    )
-    refused = _refused(plan, catalog.tables)
+@dataclass(frozen=True, slots=True)
+class _Everything:
+    """Tables that a database has.
+
+    Attributes:
+        tables: Ordinary tables and roots of trees that have leaves, by OID.
+        refused: Why some of them cannot be published, by OID.
+        members: Tables and partitions of all kinds, by OID.
+    """
+
+    tables: Mapping[int, Table]
+    refused: Mapping[int, str]
+    members: Mapping[int, Table]
+
+    @classmethod
+    def read(cls, connection: psycopg.Connection) -> Self:
+        everything = parse_definitions(_EVERYTHING)
+        catalog = read_catalog(connection, everything)
+        tables = {
+            oid: table
+            for oid, table in catalog.tables.items()
+            if not table.ancestors and (table.kind == "r" or table.leaves)
+        }
+        plan = make_plan(
+            everything,
+            catalog,
+            prefix="pgsluice",
+            missing_identity="refuse",
+            holdable=lambda subscription, table: True,
+        )
+        return cls(tables, _refused(plan, catalog.tables), catalog.tables)
+
+
+def _truncate_triggers(everything: _Everything) -> str:
+    """Return the triggers of what can be published: trees as a whole, and by each partition."""
+    lines = [_TRUNCATES_HEAD + DELETE_ROWS]
+    for oid, table in everything.tables.items():
+        if oid in everything.refused:
+            continue
+        partitions = [one for one in everything.members.values() if oid in one.ancestors]
+        lines += [trigger_sql(quoted(one)) for one in (table, *partitions)]
+    return "\n".join([*lines, "COMMIT;", ""])
+
+
+def _definitions(
+    connection: psycopg.Connection, facts: ServerFacts, name: str, everything: _Everything
+) -> str:
+    tables, refused = everything.tables, everything.refused
     sizes = _sizes(connection, tables)
     lines = list(_lines(connection, facts, name, tables, refused, sizes))
     lines += [

@@ -126,7 +126,8 @@ class TypesTable:
     text."""
 
     ranges: TypeMode = "text"
-    """The built-in ranges as Avro records of two bounds, multiranges as arrays of them, or as text."""
+    """The built-in ranges as Avro records of two bounds, multiranges as arrays of these, or both as
+    text."""
 
     hstore: TypeMode = "text"
     """`hstore` as an Avro map of nullable texts, or as text."""

@@ -446,5 +446,5 @@ CONVERSIONS: Final[Mapping[str, Conversion]] = {
     "sparsevec": Conversion(_sparsevec_literal, partial(sparsevec_text, _as_string)),
     "text": Conversion(_cast, _as_string),
 }
-"""Conversions by name in schemas/types.toml, without those of arrays, ranges and multiranges. Floats are an
-exception: Java formats them differently than the server."""
+"""Conversions by name in schemas/types.toml, without those of arrays, ranges and multiranges.
+Floats are an exception: Java formats them differently than the server."""

@@ -65,6 +65,15 @@ def test_what_init_writes_is_served_as_it_is(
     assert (again.code, "exists" in again.err) == (1, True)
     trigger = (folder / "event-trigger.sql").read_text()
     assert "CREATE EVENT TRIGGER pgsluice_altered ON ddl_command_end" in trigger
+    truncates = (folder / "truncate-triggers.sql").read_text()
+    assert '"keyless"' not in truncates and '"scratch"' not in truncates
+    with database.connect() as connection:
+        connection.execute(truncates.encode())
+        connection.execute("TRUNCATE tree, t")
+        triggers = connection.execute(
+            "SELECT tgrelid::regclass::text FROM pg_trigger WHERE tgname = 'pgsluice_delete_rows'"
+        ).fetchall()
+    assert {name for (name,) in triggers} == {"t", '"Odd ""name"', "tree", "tree_nsw"}
 
 
 DEFINITIONS = """

@@ -1,54 +1,55 @@
 """Flink SQL's tables on the gateway's topics hold what a native subscription holds.
 
-It is one that does not publish truncates: neither of Flink's formats knows them.
+Neither of Flink's formats knows truncates. The native subscription either has none, or the source
+deletes the rows first.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
-from tests.support.backends.flink import flink_rows, table_of
+from gateway.source.provisioning.truncate_trigger import INSTALL, trigger_sql
+from tests.support.backends.flink import flink_rows
 from tests.support.backends.servers import Database, DatabaseFactory
 from tests.support.gateway.native import NativeSubscription
-from tests.support.gateway.scene import Connection, Scene, current_lsn
+from tests.support.gateway.scene import Scene, current_lsn
+from tests.support.workloads.one_table import FILTERED, TABLE, change_at_random
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.java]
 
-TABLE = "CREATE TABLE t (a int PRIMARY KEY, b text);"
-WHERE = "FOR TABLE t WHERE (b <> 'hidden')"
 SOURCE = f"""{TABLE}
 ALTER TABLE t REPLICA IDENTITY FULL;
-CREATE PUBLICATION n {WHERE} WITH (publish = 'insert, update, delete');
 INSERT INTO t SELECT n, 'copied ' || n FROM generate_series(1, 30) AS n;
 INSERT INTO t VALUES (31, 'hidden'), (32, NULL);
 """
+WITHOUT_TRUNCATES = "WITH (publish = 'insert, update, delete')"
+WORKLOADS = 20
+END = 100_000
+"""Key of the row that ends the first workload."""
 
 
-def change(connection: Connection, seed: int, first: int) -> None:
-    """Change rows at random, their keys among them; some are hidden from the subscriber."""
-    pick = random.Random(seed)
-    for number in range(200):
-        key, moved = first + pick.randint(0, 40), first + pick.randint(0, 40)
-        text = pick.choice(["hidden", f"text {number}", ""])
-        statement = pick.choice(
-            (
-                f"INSERT INTO t VALUES ({key}, '{text}') ON CONFLICT DO NOTHING",
-                f"UPDATE t SET b = '{text}' WHERE a = {key}",
-                f"UPDATE t SET a = {moved}, b = '{text}' WHERE a = {key}"
-                f" AND NOT EXISTS (SELECT FROM t WHERE a = {moved})",
-                f"DELETE FROM t WHERE a = {key}",
-            )
-        )
-        connection.execute(statement.encode())
+def ends(changelog: Iterable[Sequence[str]]) -> list[list[tuple[str, ...]]]:
+    """The rows that a changelog leaves at the end of each workload, sorted."""
+    rows: Counter[tuple[str, ...]] = Counter()
+    found = []
+    for kind, *columns in changelog:
+        rows[tuple(columns)] += 1 if kind[0] == "+" else -1
+        assert rows[tuple(columns)] >= 0, columns
+        if kind == "+I" and int(columns[0]) >= END:
+            found.append(sorted(rows.elements()))
+    return found
 
 
-@pytest.mark.parametrize(("kind", "program"), [("debezium", "table.sql"), ("row", "rows.sql")])
+@pytest.mark.parametrize(
+    ("kind", "program", "deletes"), [("debezium", "table.sql", True), ("row", "rows.sql", False)]
+)
 def test_flink_s_table_is_the_native_subscription_s(
     kind: str,
     program: str,
+    deletes: bool,
     seed: int,
     scene: Callable[..., Scene],
     database: Database,
@@ -56,23 +57,34 @@ def test_flink_s_table_is_the_native_subscription_s(
     kafka: str,
     registry: str,
 ) -> None:
+    expected = []
     with database.connect() as connection:
         connection.execute(SOURCE.encode())
+        connection.execute(
+            f"CREATE PUBLICATION n {FILTERED} {'' if deletes else WITHOUT_TRUNCATES}".encode()
+        )
+        if deletes:
+            connection.execute((INSTALL + trigger_sql("public.t")).encode())
         native = NativeSubscription(database, make_database, TABLE, ["n"])
         s = scene(
-            f"CREATE PUBLICATION p {WHERE};CREATE SUBSCRIPTION {{s}} CONNECTION '' PUBLICATION p;",
+            f"CREATE PUBLICATION p {FILTERED};"
+            "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;",
             envelope={"format": kind, "without_truncates": [f"gw_{database.name}"]},
         )
         s.run_to("0/1")
-        change(connection, seed, 1)
-        connection.execute("TRUNCATE t")
-        change(connection, seed + 1, 1_000)  # other keys: a native subscriber has the former
-        connection.execute("INSERT INTO t VALUES (2000, 'last'), (2001, NULL)")
-        end = current_lsn(connection)
-        s.run_to(end)
-        native.wait_until_applied(end)
+        for number in range(WORKLOADS):
+            # Without deletes a native subscriber keeps the rows, so that their keys are taken.
+            change_at_random(connection, seed + number, 1 if deletes else 1 + 100 * (number // 9))
+            if number % 9 == 8:
+                connection.execute("TRUNCATE t; INSERT INTO t VALUES (99, 'after')")
+                connection.execute("DELETE FROM t WHERE a = 99")
+            connection.execute(f"INSERT INTO t VALUES ({END + number}, 'end')".encode())
+            native.wait_until_applied(current_lsn(connection))
+            expected.append(sorted((str(a), b) for a, b in native.rows("t")))
+        s.run_to(current_lsn(connection))
 
-    rows = flink_rows(program, s.topic("t"), kafka, registry)
+    found = ends(flink_rows(program, s.topic("t"), kafka, registry))
 
-    assert table_of(row for row in rows) == sorted((str(a), b) for a, b in native.rows("t"))
-    assert (2000, "last") in native.rows("t")
+    assert len(found) == WORKLOADS
+    assert found == expected
+    assert ((str(END), "end") in expected[-1]) is not deletes

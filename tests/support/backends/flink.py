@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -52,12 +51,3 @@ def flink_rows(program: str, topic: str, kafka: str, registry: str) -> list[list
     )
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
     return [row for row in cells if row and row[0] in ("+I", "-U", "+U", "-D")]
-
-
-def table_of(changelog: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
-    """The rows that a changelog leaves, in their order."""
-    rows: Counter[tuple[str, ...]] = Counter()
-    for kind, *columns in changelog:
-        rows[tuple(columns)] += 1 if kind[0] == "+" else -1
-    assert min(rows.values(), default=0) >= 0, rows
-    return sorted(rows.elements())
