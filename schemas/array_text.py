@@ -12,6 +12,9 @@ __all__ = ["NotPlainError", "array_items"]
 
 _ITEM: Final = re.compile(rb'(?:"((?:[^"\\]|\\.)*+)"|([^",{}\\]++))(,|\}\Z)', re.DOTALL)
 _ESCAPED: Final = re.compile(rb"\\(.)", re.DOTALL)
+_MARKS: Final = b'{}"\\'
+"""Characters that no array has beside its own braces if it can be split at commas."""
+_BEGIN, _END = b"{}"
 
 
 class NotPlainError(ValueError):
@@ -28,8 +31,17 @@ def array_items(text: bytes) -> list[bytes | None]:
         NotPlainError: it has more dimensions, or begins with another subscript.
         ValueError: PostgreSQL does not print such text.
     """
-    if text == b"{}":
-        return []
+    if (
+        len(text.translate(None, _MARKS)) == len(text) - 2
+        and text[0] == _BEGIN
+        and text[-1] == _END
+    ):
+        parts = text[1:-1].split(b",")
+        if b"" in parts:
+            if len(text) == 2:
+                return []
+            raise ValueError("not an array")
+        return [None if part == b"NULL" else part for part in parts]
     if text[:1] == b"[" or text[:2] == b"{{":
         raise NotPlainError("more than one dimension, or a lower bound other than 1")
     if text[:1] != b"{":

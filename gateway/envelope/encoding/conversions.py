@@ -42,6 +42,7 @@ __all__ = [
     "CONVERSIONS",
     "EPOCH_SHIFT_DAYS",
     "EPOCH_SHIFT_US",
+    "array_encoder",
     "avro_date",
     "avro_hstore",
     "avro_interval",
@@ -316,7 +317,7 @@ def value_encoder(field: Field) -> ValueEncoder:
     if field.item is not None:
         item = value_encoder(field.item)
         if field.type.array:
-            return partial(_array, item, MOST_ITEMS // field.item.values)
+            return array_encoder(field.item, partial(_items, item))
         if field.type.ranges:
             return partial(_multirange, item, MOST_ITEMS // field.item.values)
         return partial(_range, item)
@@ -329,8 +330,17 @@ def value_encoder(field: Field) -> ValueEncoder:
     return lambda text: write(read(text))
 
 
-def _array(item: ValueEncoder, most: int, text: bytes) -> bytes:
-    """One block of items that may be null, `most` of them at the most."""
+def array_encoder(item: Field, encode: Callable[[Sequence[bytes | None]], bytes]) -> ValueEncoder:
+    """Return the function for arrays, given that for the items of one, of which some are None."""
+    return partial(_array, encode, MOST_ITEMS // item.values)
+
+
+def _items(item: ValueEncoder, items: Sequence[bytes | None]) -> bytes:
+    return b"".join([b"\x00" if one is None else b"\x02" + item(one) for one in items])
+
+
+def _array(encode: Callable[[Sequence[bytes | None]], bytes], most: int, text: bytes) -> bytes:
+    """One block of items, `most` of them at the most."""
     try:
         items = array_items(text)
     except NotPlainError as error:
@@ -339,8 +349,7 @@ def _array(item: ValueEncoder, most: int, text: bytes) -> bytes:
         return b"\x00"
     if len(items) > most:
         raise ValueFormatError(f"an array has more than {most:,} items, which readers refuse")
-    encoded = (b"\x00" if one is None else b"\x02" + item(one) for one in items)
-    return encode_long(len(items)) + b"".join(encoded) + b"\x00"
+    return b"%b%b\x00" % (encode_long(len(items)), encode(items))
 
 
 def _range(bound: ValueEncoder, text: bytes) -> bytes:

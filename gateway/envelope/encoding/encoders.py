@@ -20,11 +20,13 @@ from gateway.envelope.canonical import compile_canonical_key, partition_of
 from gateway.envelope.encoding.conversions import (
     CONVERSIONS,
     EPOCH_SHIFT_US,
+    ValueEncoder,
+    array_encoder,
     unscaled_decimal,
     value_encoder,
     zoned_timestamp,
 )
-from gateway.envelope.encoding.generate import Step, encoder_source
+from gateway.envelope.encoding.generate import Step, encoder_source, items_source
 from gateway.envelope.encoding.varint import (
     LENGTHS,
     PIECES,
@@ -33,7 +35,7 @@ from gateway.envelope.encoding.varint import (
     encode_long,
     encode_text,
 )
-from gateway.envelope.schema import KeyKind, TableSchema
+from gateway.envelope.schema import Field, KeyKind, TableSchema
 from gateway.pgoutput.messages import UNCHANGED, BinaryValue, ColumnValue
 from gateway.pgtypes.datetimes.iso import parse_timestamp, parse_timestamptz
 
@@ -245,7 +247,7 @@ def _compile(
         raise error
 
     nested = {
-        f"nested_p{number}": value_encoder(field)
+        f"nested_p{number}": _nested_encoder(field)
         for number, (field, _) in enumerate(steps)
         if field.type.nested
     }
@@ -254,6 +256,16 @@ def _compile(
     exec(compile(source, f"<encoder of {schema}>", "exec"), namespace)  # noqa: S102 - see module
     encode: RowEncoder = namespace["encode"]
     return encode
+
+
+def _nested_encoder(field: Field) -> ValueEncoder:
+    """Return the function for a column with parts, by `_NAMESPACE` for the items of an array."""
+    item = field.item
+    if item is None or not field.type.array:
+        return value_encoder(field)
+    namespace = {**_NAMESPACE, "nested_p": value_encoder(item)}
+    exec(compile(items_source(item), "<encoder of items>", "exec"), namespace)  # noqa: S102
+    return array_encoder(item, namespace["encode_items"])
 
 
 def _reason(value: ColumnValue, kind: str) -> str:

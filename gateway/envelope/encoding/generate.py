@@ -1,9 +1,10 @@
-"""The source text of a row encoder: one block of statements per column, one join at the end.
+"""The source text of encoders: one block of statements per column or item, one join at the end.
 
 Text in, text out: which Python stands for which conversion and Avro type. A conversion without
 statements of its own is called by its name. `encoders` compiles it, with the names used here bound
 to the tables and functions they mean. Names beginning with ``U_`` put the branch index of
-``["null", T]`` in front; ``nested_p0`` encodes an array or a record of the first column.
+``["null", T]`` in front; ``nested_p0`` encodes an array or a record of the first column, and
+``nested_p`` an item of an array that is a record.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TypeAlias
 from gateway.envelope.encoding.conversions import EPOCH_SHIFT_US
 from gateway.envelope.schema import Field
 
-__all__ = ["Step", "encoder_source"]
+__all__ = ["Step", "encoder_source", "items_source"]
 
 Step: TypeAlias = tuple[Field, int | None]
 """A field, and the position of its column in the tuple; None: always null."""
@@ -49,6 +50,31 @@ def encoder_source(steps: Sequence[Step], *, union: bool, absent: str) -> str:
     )
 
 
+def items_source(item: Field) -> str:
+    """Write the function ``encode_items(items)``, of which each is bytes, or None for NULL."""
+    if item.type.conversion == "boolean":
+        return "def encode_items(items):\n    return join([U_BOOLEANS[v] for v in items])\n"
+    add = "add(p)" + ("; add(v)" if _has_body(item) else "")
+    conversion = "\n".join(f"            {line}" for line in _conversion(item, "p", "v", "U_"))
+    return (
+        "def encode_items(items):\n"
+        "    made = []\n"
+        "    add = made.append\n"
+        "    for v in items:\n"
+        "        if v is None:\n"
+        "            add(NULL)\n"
+        "        else:\n"
+        f"{conversion}\n"
+        f"            {add}\n"
+        "    return join(made)\n"
+    )
+
+
+def _has_body(field: Field) -> bool:
+    """Whether a value consists of a length and what is written as it is."""
+    return field.type.avro in ("string", "bytes")
+
+
 def _column(
     field: Field, number: int, index: int, prefix: str, absent: str
 ) -> tuple[list[str], list[str]]:
@@ -56,9 +82,8 @@ def _column(
     head, text = f"p{number}", f"v{number}"
     if field.type.conversion == "boolean":
         return [f"{head} = {prefix}BOOLEANS[row[{index}]]"], [head]
-    has_body = field.type.avro in ("string", "bytes")
     # A value that is written as it is stays in its variable, which is the piece then.
-    empty = [f"    {text} = EMPTY"] if has_body else []
+    empty = [f"    {text} = EMPTY"] if _has_body(field) else []
     lines = [
         f"{text} = row[{index}]",
         f"if type({text}) is bytes:",
@@ -67,7 +92,7 @@ def _column(
         f"    {head} = {absent}({text})",
         *empty,
     ]
-    return lines, [head, text] if has_body else [head]
+    return lines, [head, text] if _has_body(field) else [head]
 
 
 def _conversion(field: Field, head: str, text: str, prefix: str) -> list[str]:

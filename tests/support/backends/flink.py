@@ -23,7 +23,7 @@ def printed(command: Sequence[str | Path], **environment: str) -> list[str]:
         command,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=900,  # beside many other tests
         check=False,
         env={**os.environ, **environment},
     )
