@@ -2,6 +2,7 @@
 
 from gateway.transactions.assembler import Assembler
 from gateway.transactions.events import (
+    CommitWithoutRows,
     Event,
     KeepaliveEvent,
     PreparedTransaction,
@@ -13,6 +14,7 @@ from gateway.transactions.events import (
 
 __all__ = [
     "Assembler",
+    "CommitWithoutRows",
     "Event",
     "KeepaliveEvent",
     "PreparedTransaction",

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway._speedups.loader import load_compiled, why_switched_off
-from gateway.core.errors import FatalError, ProtocolError
+from gateway.core.errors import ProtocolError
 from gateway.core.lsn import Lsn, format_lsn
 from gateway.pgoutput.decoder import DATA_TAGS, Decoder
 from gateway.pgoutput.frames import (
@@ -47,6 +47,7 @@ from gateway.pgoutput.messages import (
 )
 from gateway.transactions.buffer import FRAME_OVERHEAD, FrameBuffer
 from gateway.transactions.events import (
+    CommitWithoutRows,
     Event,
     PreparedTransaction,
     RolledBack,
@@ -155,7 +156,7 @@ class Assembler:
             ProtocolError: a frame or message that does not parse or is not allowed here. Events
                 that this call had completed before are lost with it: start again from the
                 watermark.
-            FatalError: COMMIT PREPARED of a transaction whose rows are not here, or no spool.
+            FatalError: there is no spool.
         """
         events: list[Event] = []
         if self._scan is None:
@@ -289,7 +290,7 @@ class Assembler:
             case StreamPrepare(xid=xid):
                 return self._hold(self._end_stream(xid), message)
             case CommitPrepared():
-                return self._commit_prepared(message, wal_start(frame))
+                return self._commit_prepared(message)
             case RollbackPrepared():
                 return self._rollback_prepared(message)
             case LogicalMessage(transactional=False):
@@ -425,14 +426,19 @@ class Assembler:
         del self._held[message.gid]
         return held.transaction
 
-    def _commit_prepared(self, message: CommitPrepared, start: Lsn) -> Transaction:
+    def _commit_prepared(self, message: CommitPrepared) -> Transaction:
         if (transaction := self._unhold(message)) is None:
-            raise FatalError(
-                f"COMMIT PREPARED {message.gid!r} (xid {message.xid}) at {format_lsn(start)}: "
-                "its rows are not here, and the server does not send them again, because the slot "
-                "has been confirmed past its PREPARE",
-                hint="repeat the initial copy: drop the slot and start again; what was published "
-                "so far stays in Kafka. See docs/protocol.md, two-phase commit",
+            return CommitWithoutRows(
+                message.xid,
+                message.commit_lsn,
+                message.end_lsn,
+                message.commit_time,
+                None,
+                message.gid,
+                False,
+                0,
+                0,
+                FrameBuffer(),
             )
         return self._complete(
             transaction, message.commit_lsn, message.end_lsn, message.commit_time, message.gid

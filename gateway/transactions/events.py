@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from gateway.core.lsn import Lsn
+from gateway.core.errors import FatalError
+from gateway.core.lsn import Lsn, format_lsn
 from gateway.pgoutput.frames import XLOGDATA_HEADER, Keepalive, read_begin, read_commit
 from gateway.pgoutput.messages import LogicalMessage, Origin
 from gateway.transactions.buffer import FRAME_OVERHEAD, FrameBuffer
 
 __all__ = [
+    "CommitWithoutRows",
     "Event",
     "KeepaliveEvent",
     "PreparedTransaction",
@@ -88,6 +90,26 @@ class Transaction:
     def release(self) -> None:
         """Free memory and spool; `frames` yields nothing afterwards."""
         self._buffer.release()
+
+
+class CommitWithoutRows(Transaction):
+    """COMMIT PREPARED of a transaction whose rows the server does not send again.
+
+    It does not once the position of its PREPARE is confirmed. That of another PREPARE, still open,
+    can lie between the two: a restart then begins in the middle of a transaction that is in Kafka.
+    """
+
+    __slots__ = ()
+
+    def error(self) -> FatalError:
+        """Return the error of a transaction that is not in Kafka."""
+        return FatalError(
+            f"COMMIT PREPARED {self.gid!r} (xid {self.xid}) at {format_lsn(self.commit_lsn)}: its "
+            "rows are not here, and the server does not send them again, because the slot has been "
+            "confirmed past its PREPARE",
+            hint="repeat the initial copy: drop the slot and start again; what was published "
+            "so far stays in Kafka. See docs/protocol.md, two-phase commit",
+        )
 
 
 class Series:

@@ -149,6 +149,40 @@ def test_a_gateway_killed_between_prepare_and_its_end_loses_nothing(
     assert parse_lsn(confirmed) >= max(m["end_lsn"] for m in s.markers() if m["kind"] == "END")
 
 
+def test_a_start_between_a_prepare_and_its_commit_goes_on(
+    two_phase: Callable[[str], Scene],
+) -> None:
+    """The slot waits for the second PREPARE, which lies between the first one and its commit."""
+    s = two_phase("two_phase = on")
+    s.project.start().wait_until_copied()
+    prepare(s, "first", 1, 3)
+    prepare(s, "second", 4, 6)
+    execute(s, "COMMIT PREPARED 'first'")
+    wait_for_row(s, 3)
+    ends = {m["gid"]: m["end_lsn"] for m in s.markers() if m["kind"] == "PREPARE"}
+
+    def is_confirmed() -> bool:
+        with s.connect() as connection:
+            confirmed = parse_lsn(value_of(connection, CONFIRMED, s.slot))
+        return bool(ends["first"] <= confirmed < ends["second"])
+
+    wait_until(is_confirmed, 60, "the slot at the second PREPARE")
+    s.project.processes[-1].kill()
+
+    s.project.start()
+    execute(s, "INSERT INTO t VALUES (-1, 'later')")
+    wait_for_row(s, -1)
+    execute(s, "COMMIT PREPARED 'second'")
+    wait_for_row(s, 6)
+    with s.connect() as connection:
+        end = current_lsn(connection)
+    s.project.processes[-1].kill()
+    s.run_to(end)
+
+    assert s.rebuilt("t") == s.source_rows("SELECT * FROM t")
+    assert_exactly_once(s, ["t"])
+
+
 def test_a_prepared_transaction_does_not_keep_the_server_from_stopping(
     two_phase: Callable[[str], Scene], server: RackServer
 ) -> None:

@@ -12,7 +12,14 @@ from gateway.core.lsn import Lsn
 from gateway.core.watermark import Watermark
 from gateway.runtime.loop.history_check import HistoryCheck
 from gateway.runtime.loop.transaction_queue import Item, end_of
-from gateway.transactions import PreparedTransaction, RolledBack, Series, Transaction
+from gateway.transactions import (
+    CommitWithoutRows,
+    PreparedTransaction,
+    RolledBack,
+    Series,
+    StandaloneMessage,
+    Transaction,
+)
 from gateway.transactions.holds import PrepareHolds
 
 __all__ = ["Admission", "Disposition"]
@@ -52,6 +59,7 @@ class Admission:
 
         Raises:
             SlotError: the stream does not continue what Kafka has.
+            FatalError: the rows of a transaction that Kafka does not have are not sent again.
         """
         end_lsn = end_of(event)
         beyond = limit is not None and end_lsn > limit
@@ -72,12 +80,20 @@ class Admission:
                 if event.gid is not None:
                     self._holds.commit(event.gid, event.xid, event.end_lsn)
             case PreparedTransaction():
+                self._history.reach(end_lsn)
                 self._holds.prepare(event.gid, event.xid, event.prepare_lsn)
             case RolledBack():
+                self._history.reach(end_lsn)
                 self._holds.roll_back(event.gid, event.xid)
+            case StandaloneMessage():
+                self._history.reach(event.message.lsn)
         if beyond:
             return Disposition.BEYOND
-        return Disposition.QUEUE if end_lsn > self._started_at else Disposition.KNOWN
+        if end_lsn <= self._started_at:
+            return Disposition.KNOWN
+        if isinstance(event, CommitWithoutRows):
+            raise event.error()
+        return Disposition.QUEUE
 
     def advance(self, lsn: Lsn) -> None:
         """Note that everything that ends at or before `lsn` has been received.

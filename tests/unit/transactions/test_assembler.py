@@ -3,7 +3,7 @@ from typing import TypeVar
 
 import pytest
 
-from gateway.core.errors import FatalError, ProtocolError
+from gateway.core.errors import ProtocolError
 from gateway.core.lsn import Lsn
 from gateway.pgoutput.frames import Keepalive
 from gateway.pgoutput.messages import (
@@ -15,6 +15,7 @@ from gateway.pgoutput.messages import (
 )
 from gateway.transactions import (
     Assembler,
+    CommitWithoutRows,
     Event,
     PreparedTransaction,
     RolledBack,
@@ -232,12 +233,14 @@ def test_rollback_of_what_was_prepared_before_is_reported(assembler: Assembler) 
     assert only(assembler.push([rollback_prepared(7, 100, 300, "g")]), RolledBack).gid == "g"
 
 
-def test_commit_of_what_was_prepared_before_is_fatal(assembler: Assembler) -> None:
-    with pytest.raises(FatalError, match=r"'g' \(xid 7\).*rows are not here") as caught:
-        assembler.push([commit_prepared(7, 200, "g")])
+def test_commit_of_what_was_prepared_before_has_no_rows(assembler: Assembler) -> None:
+    commit = only(assembler.push([commit_prepared(7, 200, "g")]), CommitWithoutRows)
 
-    assert not isinstance(caught.value, ProtocolError)
-    assert caught.value.hint is not None
+    assert (commit.xid, commit.gid, commit.commit_lsn, commit.end_lsn) == (7, "g", 200, 208)
+    assert frames_of(commit) == []
+    assert not commit.changes_rows
+    assert "'g' (xid 7) at 0/C8: its rows are not here" in str(commit.error())
+    assert commit.error().hint is not None
 
 
 def test_gid_can_be_used_again(assembler: Assembler) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from gateway.core.errors import SlotError
+from gateway.core.errors import FatalError, SlotError
 from gateway.core.lsn import Lsn
 from gateway.core.watermark import LastCommit, Watermark
 from gateway.pgoutput.messages import LogicalMessage
@@ -14,6 +14,7 @@ from gateway.runtime.loop.admission import Admission, Disposition
 from gateway.runtime.loop.transaction_queue import Item
 from gateway.transactions import (
     Assembler,
+    CommitWithoutRows,
     PreparedTransaction,
     RolledBack,
     Series,
@@ -21,6 +22,7 @@ from gateway.transactions import (
     Transaction,
 )
 from tests.support.gateway.pipeline_scene import transaction
+from tests.support.models.stream import commit_prepared
 
 QUEUE, KNOWN, BEYOND, SPLIT = Disposition
 START = Lsn(1000)
@@ -128,3 +130,26 @@ def test_a_stream_of_another_history_is_refused() -> None:
 
     with pytest.raises(SlotError, match="does not have transaction 6"):
         judge.judge(one(2000), None)
+
+
+def without_rows(end_lsn: int) -> CommitWithoutRows:
+    """COMMIT PREPARED of what was prepared before the slot's position."""
+    frame = commit_prepared(7, end_lsn - 8, "g")
+    (event,) = Assembler(version=3).push([frame])
+    assert isinstance(event, CommitWithoutRows)
+    return event
+
+
+def test_rows_that_are_not_sent_again_matter_only_if_kafka_lacks_them() -> None:
+    judge = admission(confirmed=500)
+
+    assert judge.judge(without_rows(900), None) is KNOWN
+    assert judge.judge(without_rows(1000), None) is KNOWN
+    with pytest.raises(FatalError, match="its rows are not here"):
+        judge.judge(without_rows(1001), None)
+
+
+@pytest.mark.parametrize("event", [message(2000), prepared(2000), rolled_back(2000)])
+def test_nothing_of_another_history_is_routed(event: Item) -> None:
+    with pytest.raises(SlotError, match="does not have transaction 6"):
+        admission(LAST, confirmed=500).judge(event, None)
