@@ -31,7 +31,7 @@ import psycopg
 
 from gateway.core.errors import TransientError
 from gateway.core.failpoints import fail_point
-from gateway.core.lsn import ZERO_LSN
+from gateway.core.lsn import ZERO_LSN, Lsn
 from gateway.core.watermark import CopyRequest, Watermark
 from gateway.definitions.model import Definitions
 from gateway.definitions.tables.unread import with_unread
@@ -42,11 +42,11 @@ from gateway.runtime.lifecycle.activation import (
     commit_states,
     put_into_force,
 )
-from gateway.runtime.lifecycle.leadership import lock_first_start, start_stream
+from gateway.runtime.lifecycle.leadership import lock_first_start, start_over, start_stream
 from gateway.runtime.lifecycle.process import Carried, Process
 from gateway.runtime.lifecycle.slot_start import OPEN_TIMEOUT_S, SlotStart
 from gateway.runtime.lifecycle.standby import DefinitionsChanged
-from gateway.runtime.lifecycle.start_decision import GoOn, StartOver, decide, look
+from gateway.runtime.lifecycle.start_decision import Facts, GoOn, StartOver, decide, look
 from gateway.runtime.lifecycle.streaming import Streaming
 from gateway.runtime.loop.pipeline import Outcome
 from gateway.runtime.loop.receiver import Receiver
@@ -104,6 +104,7 @@ class Attempt:
             stream = self._acquire(slot)
             if stream is None:
                 return Outcome.START_AGAIN
+            slot = replace(slot, reader_pid=stream.backend_pid)
             fail_point("start.slot_taken")
             receiver, sink = self._open(stack, slot, stream)
             with receiver.answering():
@@ -133,8 +134,10 @@ class Attempt:
         slot = SlotStart(process, settings, setup, outside, self._look_at_the_clock)
         if look(slot.facts()) is not None:
             lock_first_start(connection, settings.source.slot)
-            if (first_start := look(slot.facts())) is not None:
-                return replace(slot, made_at=slot.make(first_start.because))
+            facts = slot.facts()
+            if (first_start := look(facts)) is not None:
+                made_at = slot.make(first_start.because, facts.watermark)
+                return replace(slot, made_at=made_at)
         return slot
 
     def _acquire(self, slot: SlotStart) -> ReplicationConnection | None:
@@ -254,14 +257,14 @@ class Attempt:
         if routes.filters.ask_server:
             outside.evaluator.open()
         fingerprint = setup.definitions.fingerprint
-        claim = recovered.watermark
-        if slot.made_at is not None and claim is not None and claim.end_lsn == ZERO_LSN:
+        facts = slot.facts_while_held(recovered)
+        if slot.made_at is not None and _is_new(facts, slot.made_at):
             first = Watermark(slot.made_at, setup.facts.timeline, fingerprint, ())
             return GoOn(begin(setup.plan, first, routes, sink, self._process.stopping))
-        decision = decide(slot.facts(recovered))
+        decision = decide(facts)
         if not isinstance(decision, GoOn):
             assert isinstance(decision, StartOver), "the slot is held, so it exists"
-            slot.give_up(receiver, sink, decision)
+            start_over(slot, receiver, sink, decision)
             return None
         if known is not None and known != committed:
             # Before the publications: they may read the relations again at the next start.
@@ -297,6 +300,13 @@ class Attempt:
         self._process.counters.set_denied(None)
         self._process.counters.enter("standby")
         self._process.pause(seconds)
+
+
+def _is_new(facts: Facts, made_at: Lsn) -> bool:
+    """Whether the slot is still the one made there, and nothing was streamed from it."""
+    slot, claim = facts.slot, facts.watermark
+    at = None if slot is None else slot.confirmed_flush_lsn
+    return at == made_at and claim is not None and claim.end_lsn == ZERO_LSN
 
 
 def _is_superseded(definitions: Definitions | None, recovered: CommittedState) -> bool:

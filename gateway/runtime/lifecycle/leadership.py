@@ -3,6 +3,9 @@
 PostgreSQL gives a slot to one connection at a time, and releases it when that connection ends or
 has not answered for wal_sender_timeout. This makes the slot the lock of the whole gateway: without
 it, a gateway changes nothing, nor anything in Kafka.
+
+A slot that does not exist cannot be held, so that one is created, and dropped, under an advisory
+lock.
 """
 
 from __future__ import annotations
@@ -16,11 +19,15 @@ import psycopg
 from gateway.core.errors import SlotBusyError
 from gateway.observe import event
 from gateway.runtime.lifecycle.slot_start import SlotStart
+from gateway.runtime.lifecycle.start_decision import StartOver
+from gateway.runtime.loop.receiver import Receiver
+from gateway.runtime.planning.setup import commit_claim
+from gateway.sink.delivery.sink import TransactionalSink
 from gateway.source.session.connection import classify_server_error
 from gateway.source.stream.connection import ReplicationConnection
-from gateway.source.stream.slot import slot_status
+from gateway.source.stream.slot import drop_slot, slot_status
 
-__all__ = ["StoppedWaiting", "lock_first_start", "start_stream"]
+__all__ = ["StoppedWaiting", "lock_first_start", "start_over", "start_stream"]
 
 _LOG: Final = logging.getLogger(__name__)
 _LOOK_S: Final = 0.25
@@ -132,3 +139,24 @@ def start_stream(
             raise StoppedWaiting
         stand_by(_LOOK_S)
         waited_s += _LOOK_S
+
+
+def start_over(
+    slot: SlotStart, receiver: Receiver, sink: TransactionalSink, decision: StartOver
+) -> None:
+    """Drop the slot, which is held and proven to be ours; the next attempt creates it again.
+
+    Between the end of the stream and the drop another gateway can acquire the slot, find the claim,
+    and start over as well. The lock keeps it from creating a slot of its own, which this gateway,
+    frozen for long enough, would drop; and the session that has the lock drops, or nobody.
+
+    Raises:
+        SlotBusyError: another gateway is creating or dropping it.
+        TransientError: the connection is gone, or Kafka has not committed the claim.
+    """
+    setup, name, connection = slot.setup, slot.settings.source.slot, slot.outside.connection
+    lock_first_start(connection, name)
+    event(_LOG, logging.WARNING, "starting over", slot=name, because=decision.because)
+    commit_claim(sink, setup.facts.timeline, setup.definitions.fingerprint)
+    receiver.close()
+    drop_slot(connection, name, pause=slot.process.pause)

@@ -1,4 +1,4 @@
-"""The gateway's slot at a start: gathering facts, creating, streaming, dropping."""
+"""The gateway's slot at a start: gathering facts, creating, streaming."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Final
 
 from gateway.config import Settings
 from gateway.core.background import OnWait
+from gateway.core.errors import SlotBusyError, TransientError
 from gateway.core.failpoints import fail_point
 from gateway.core.lsn import Lsn, format_lsn
+from gateway.core.watermark import Watermark
 from gateway.definitions.ddl.alterations import PREFIXES
 from gateway.definitions.server import SUFFIXES
 from gateway.envelope.envelope import package_version
 from gateway.observe import event
 from gateway.runtime.lifecycle.process import Process
-from gateway.runtime.lifecycle.start_decision import Facts, StartOver
-from gateway.runtime.loop.receiver import Receiver
+from gateway.runtime.lifecycle.start_decision import Facts
 from gateway.runtime.planning.ownership import claim_topics
 from gateway.runtime.planning.routes import Outside
 from gateway.runtime.planning.setup import Setup, commit_claim, make_sink, slot_identity
 from gateway.runtime.wait_log import WaitNotice
 from gateway.sink.delivery.committed_state import CommittedState
-from gateway.sink.delivery.sink import TransactionalSink
 from gateway.sink.own_topics.progress import read_progress, read_systems
 from gateway.source.provisioning.own_publications import check_publications, ensure_publications
 from gateway.source.provisioning.publication_state import read_with_updates
@@ -51,6 +51,7 @@ class SlotStart:
         outside: The connection to the source server, the registry and the evaluator.
         on_wait: Called while waiting for a server.
         made_at: Consistent point of the slot if this attempt has created it, or None.
+        reader_pid: The server's process that streams the slot to this gateway; 0 before.
     """
 
     process: Process
@@ -59,6 +60,7 @@ class SlotStart:
     outside: Outside
     on_wait: OnWait
     made_at: Lsn | None = None
+    reader_pid: int = 0
 
     def facts(self, recovered: CommittedState | None = None) -> Facts:
         """Gather the facts of a start; the server last, because it only moves forward.
@@ -93,8 +95,30 @@ class SlotStart:
             topic_names=self.settings.topics.names,
         )
 
-    def make(self, because: str | None) -> Lsn:
-        """Claim the slot in Kafka and create it; return its consistent point."""
+    def facts_while_held(self, recovered: CommittedState) -> Facts:
+        """Gather the facts again; what they say is final, because this gateway has the slot.
+
+        Raises:
+            TransientError: it has the slot no more; another one may have moved slot and watermark.
+        """
+        facts = self.facts(recovered)
+        if facts.slot is None or facts.slot.active_pid != self.reader_pid:
+            raise TransientError(
+                f'replication slot "{facts.name}" was lost during the start: its stream has ended, '
+                "and another gateway may lead"
+            )
+        return facts
+
+    def make(self, because: str | None, seen: Watermark | None) -> Lsn:
+        """Claim the slot in Kafka and create it; return its consistent point.
+
+        Args:
+            because: Reason for starting over, or None.
+            seen: Watermark by which it was decided that there is no slot to go on with.
+
+        Raises:
+            SlotBusyError: another gateway has led meanwhile.
+        """
         setup, outside = self.setup, self.outside
         if because is not None:
             event(_LOG, logging.WARNING, "all tables are copied again", because=because)
@@ -103,7 +127,10 @@ class SlotStart:
         self.ensure_publications()
         sink = make_sink(self.settings, setup.facts, outside.registry)
         try:
-            sink.open(OPEN_TIMEOUT_S, stopping=self.process.stopping)
+            found = sink.open(OPEN_TIMEOUT_S, stopping=self.process.stopping).watermark
+            if _position(found) != _position(seen):
+                name = self.settings.source.slot
+                raise SlotBusyError(f'another gateway has written for replication slot "{name}"')
             commit_claim(sink, setup.facts.timeline, setup.definitions.fingerprint)
         finally:
             sink.close(self.process.close_timeout_s())
@@ -135,16 +162,6 @@ class SlotStart:
         muted = setup.routing.muted
         names = [s.name for s in setup.plan.subscriptions if s.name not in muted]
         claim_topics(self.settings, outside.connection, setup.facts, outside.registry, names)
-
-    def give_up(self, receiver: Receiver, sink: TransactionalSink, decision: StartOver) -> None:
-        """Drop a slot that is proven to be ours; the next attempt creates it again."""
-        setup, name = self.setup, self.settings.source.slot
-        event(_LOG, logging.WARNING, "starting over", slot=name, because=decision.because)
-        commit_claim(sink, setup.facts.timeline, setup.definitions.fingerprint)
-        receiver.close()
-        dsn = self.settings.source.dsn
-        with ReplicationConnection(dsn, on_wait=self.on_wait) as replication:
-            replication.drop_slot(name, wait=True)
 
     def start(self) -> ReplicationConnection:
         """Start the stream of the slot: from here on no other gateway leads."""
@@ -190,3 +207,7 @@ class SlotStart:
                 "a publication has more than the plan needs",
                 hint=f"let its owner run: {line}",
             )
+
+
+def _position(watermark: Watermark | None) -> Lsn | None:
+    return None if watermark is None else watermark.end_lsn

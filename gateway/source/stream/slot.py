@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, LiteralString
 
 import psycopg
-from psycopg import sql
+from psycopg import errors, sql
 
-from gateway.core.errors import GatewayError, SlotError
+from gateway.core.errors import GatewayError, SlotBusyError, SlotError
 from gateway.core.lsn import Lsn, parse_lsn
 from gateway.source.session.connection import classify_server_error, connect
 from gateway.source.stream.command_text import OUTPUT_PLUGIN
@@ -17,6 +19,7 @@ __all__ = [
     "SlotStatus",
     "check_owner",
     "check_slot",
+    "drop_slot",
     "is_reading",
     "reader_sign",
     "slot_status",
@@ -70,6 +73,7 @@ class SlotStatus:
 
 
 _LOOK_S: Final = 10.0
+_IN_USE_S: Final = 0.1
 _QUERY: Final = sql.SQL(
     "SELECT plugin::pg_catalog.text, database::pg_catalog.text, temporary, active_pid,"
     " confirmed_flush_lsn::pg_catalog.text, restart_lsn::pg_catalog.text, wal_status,"
@@ -124,6 +128,48 @@ def slot_status(connection: psycopg.Connection[Any], name: str) -> SlotStatus | 
         reader=row[10],
         reading_since=row[11],
     )
+
+
+def drop_slot(
+    connection: psycopg.Connection[Any],
+    name: str,
+    *,
+    pause: Callable[[float], None],
+    timeout_s: float = 60.0,
+) -> None:
+    """Drop a slot in this session, on an autocommit connection; nothing if there is none.
+
+    Unlike DROP_REPLICATION_SLOT it has no effect once the session, and a lock with it, is gone.
+
+    Args:
+        connection: The session.
+        name: Name of the slot.
+        pause: Waits for a number of seconds while another process uses the slot.
+        timeout_s: For how long, in seconds.
+
+    Raises:
+        SlotBusyError: it is still used after `timeout_s`.
+        TransientError: the connection is gone.
+        AccessError: the role may not.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            connection.execute("SELECT pg_catalog.pg_drop_replication_slot(%s)", [name])
+        except errors.UndefinedObject:
+            return
+        except errors.ObjectInUse:
+            if time.monotonic() > deadline:
+                raise SlotBusyError(
+                    f'dropping replication slot "{name}": still in use after {timeout_s:.0f} s',
+                    hint="stop the process that reads it (active_pid in pg_replication_slots)",
+                ) from None
+            pause(_IN_USE_S)
+        except psycopg.Error as error:
+            doing = f'dropping replication slot "{name}"'
+            raise classify_server_error(error.sqlstate, str(error), doing=doing) from None
+        else:
+            return
 
 
 def reader_sign(connection: psycopg.Connection[Any], name: str) -> tuple[Any, ...] | None:

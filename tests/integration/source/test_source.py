@@ -22,7 +22,7 @@ from gateway.core.errors import (
 from gateway.core.lsn import Lsn, parse_lsn
 from gateway.source.session.connection import connect, server_facts
 from gateway.source.stream.connection import ReplicationConnection
-from gateway.source.stream.slot import SlotStatus, check_slot, slot_status
+from gateway.source.stream.slot import SlotStatus, check_slot, drop_slot, slot_status
 from tests.support.backends.servers import Database, PostgresServer
 from tests.support.run.waiting import wait_until
 
@@ -242,6 +242,28 @@ def test_slot_that_is_not_there_cannot_be_started_or_dropped(database: Database)
         pytest.raises(SlotError, match='slot "nobody" does not exist'),
     ):
         source.drop_slot("nobody")
+
+
+def test_a_slot_is_dropped_by_the_session_that_may_and_by_no_other(database: Database) -> None:
+    name = slot_name(database)
+    waits: list[float] = []
+    with database.connect() as writer, ReplicationConnection(database.dsn) as reader:
+        writer.execute("CREATE PUBLICATION p")
+        reader.create_slot(name)
+        reader.start(name, ["p"])
+
+        with pytest.raises(SlotBusyError, match="still in use"):
+            drop_slot(writer, name, pause=waits.append, timeout_s=0.0)
+        reader.close()
+        gone = database.connect()
+        gone.close()
+        with pytest.raises(TransientError):
+            drop_slot(gone, name, pause=waits.append)
+        assert slot_status(writer, name) is not None
+
+        drop_slot(writer, name, pause=lambda _: None)
+        assert slot_status(writer, name) is None
+        drop_slot(writer, name, pause=waits.append)
 
 
 def test_frames_come_in_their_order_and_no_more_than_asked_for(database: Database) -> None:
