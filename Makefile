@@ -6,7 +6,7 @@ TIERS_OF_TESTS := unit golden property oracle integration security fault spark
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check docs coverage format test test-all test-unit test-oracle test-integration test-security test-spark test-fault \
-        explore demo bench dist lock jars pins up down clean
+        explore simulate demo bench dist lock jars pins up down clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -56,6 +56,9 @@ coverage: setup ## Lines and branches that the tests without servers run, into h
 
 explore: setup ## Search with new seeds for MINUTES=10
 	@$(BIN)/python tools/explore.py $(or $(MINUTES),10)
+
+simulate: setup ## Run SCHEDULES=100000 of the simulated world, from SEED
+	@$(BIN)/python -m tools.simulate --schedules $(or $(SCHEDULES),100000) $(if $(SEED),--seed $(SEED))
 
 demo: setup ## The whole path on real parts; KEEP=1 leaves them running
 	@$(BIN)/pgsluice demo $(if $(KEEP),--keep)
