@@ -12,6 +12,7 @@ from typing import Final
 from spark_consumer.bounded_http import BoundedServer, answering
 from spark_consumer.display import as_label, shown
 from spark_consumer.errors import SettingsError
+from spark_consumer.progress import Progress
 
 __all__ = ["PHASES", "Figures", "Pulse", "exposition", "health", "readiness", "serve"]
 
@@ -44,6 +45,7 @@ class Figures:
             micro-batch), plan, read (records, by the driver), apply, manifest, maintenance.
         seen_at: Time of the last activity of the query or of a step of the job, in seconds of the
             monotonic clock; None before the first.
+        progress: Progress through the cuts that have been read.
     """
 
     end_lsn: int = 0
@@ -59,6 +61,7 @@ class Figures:
     tables: Mapping[str, int | None] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
     seen_at: float | None = None
+    progress: Progress = field(default_factory=Progress)
 
     def see(self) -> None:
         """Record activity of the query, or of a step of the job."""
@@ -160,6 +163,8 @@ _METRICS: Final = (
         "counter",
         "Number of keys whose UPDATE or DELETE found no row, counted once for each batch.",
     ),
+    ("waiting_records", "gauge", "Number of records that were announced and are in no table yet."),
+    ("applying_tables", "gauge", "Number of tables that the job is writing to now."),
     ("tables_held", "gauge", "Number of tables that the job holds; the log says why."),
     (
         "subscription_held",
@@ -224,6 +229,10 @@ def _value(name: str, figures: Figures) -> int | float | None:
             return figures.cuts
         case "skipped_total":
             return figures.skipped
+        case "waiting_records":
+            return figures.progress.waiting_records
+        case "applying_tables":
+            return figures.progress.running_tables
         case "subscription_held":
             return int(figures.held is not None)
         case "lag_seconds":

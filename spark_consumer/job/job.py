@@ -199,6 +199,7 @@ class _Watch:
                     self._begin(subscription)
             for subscription in list(self._running):
                 with self._holding(subscription):
+                    subscription.report()
                     self._supervise(subscription)
             if time.monotonic() - reported_at > _REPORT_S:
                 reported_at = time.monotonic()

@@ -37,7 +37,8 @@ from spark_consumer.spark.failures import (
 )
 from spark_consumer.spark.files import Folder
 from spark_consumer.spark.query_listener import query_name
-from spark_consumer.spark.tuning import INTERPRETED, tuned
+from spark_consumer.spark.task_counts import running_tasks
+from spark_consumer.spark.tuning import INTERPRETED, is_small, tuned
 from spark_consumer.states.manifests import Hold, Manifest
 
 __all__ = ["Subscription"]
@@ -206,6 +207,13 @@ class Subscription:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{interval:g} seconds").start()
 
+    def report(self) -> None:
+        """Log how far a cut is that takes long, now and then."""
+        line = self.rebuild.figures.progress.report()
+        if line is not None and self.failure is None:
+            tasks = running_tasks(self._spark)
+            _log.info("applying: subscription=%s %s%s", self.name, line, tasks)
+
     def may_restart(self) -> bool:
         """Whether a query that ended can be restarted; a few times without any progress."""
         passing = self.failure is None or isinstance(self.failure, TableTransientError)
@@ -249,13 +257,27 @@ class Subscription:
             read = read_markers(records, self._schemas)
         self._waiting += self._trusted(read.found)
         batches = list(batch_markers(self._waiting, self._settings.max_batch_records))
+        progress = self.rebuild.figures.progress
+        cuts = [batch.records() for batch in batches]
+        progress.read(cuts)
+        if not is_small(sum(cuts)):
+            topics = {topic for batch in batches for topic in batch.topics()}
+            _log.info(
+                "markers read: subscription=%s cuts=%d records=%d topics=%d",
+                self.name,
+                len(cuts),
+                sum(cuts),
+                len(topics),
+            )
         for number, batch in enumerate(batches):
             if self.stopping.is_set():
                 raise StoppedError("stopped between two batches")
             self.rebuild.figures.waiting_since = batch.first_commit_time()
             self.rebuild.wait_for(batches[number:])
+            progress.begin(number, len(batch.topics()))
             self.rebuild.apply(batch)
         self.rebuild.figures.waiting_since = None
+        progress.read(())
         self.rebuild.wait_for(())
         self._waiting = [one for one in self._waiting if one.offset > self.manifest.marker]
         if read.error is not None:

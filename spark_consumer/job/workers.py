@@ -150,11 +150,12 @@ class Workers:
             applier = self._appliers.get()
             try:
                 table = self._tables.table(applier.spark, task.name)
-                return applier.apply_held(table, task.found, task.share, records)
+                with self._figures.progress.table(task.name):
+                    return applier.apply_held(table, task.found, task.share, records)
             finally:
                 self._appliers.put(applier)
 
-        return self._guarded(apply)
+        return self._counted(task, self._guarded(apply))
 
     def _in_frames(self, task: Task, *, small: bool) -> Found | Exception:
         """Apply a share by queries of Spark; `small` is as for `Applier.apply_frame`."""
@@ -163,12 +164,18 @@ class Workers:
         def apply() -> Found:
             table = self._tables.table(applier.spark, task.name)
             frame = wire(read_shares(applier.spark, self._settings, [task.share]))
-            return applier.apply_frame(table, task.found, task.share, frame, small=small)
+            with self._figures.progress.table(task.name):
+                return applier.apply_frame(table, task.found, task.share, frame, small=small)
 
         try:
-            return self._guarded(apply)
+            return self._counted(task, self._guarded(apply))
         finally:
             self._appliers.put(applier)
+
+    def _counted(self, task: Task, outcome: Found | Exception) -> Found | Exception:
+        if isinstance(outcome, Found):
+            self._figures.progress.applied(task.name, task.share.records())
+        return outcome
 
     def _guarded(self, apply: Callable[[], Found]) -> Found | Exception:
         """Return the outcome for one table; any failure belongs to that table."""

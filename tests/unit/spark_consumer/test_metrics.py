@@ -107,3 +107,24 @@ def test_a_query_of_which_nothing_is_seen_is_not_ready_and_a_job_of_which_nothin
     assert health(pulse, {"a": busy, "b": silent}) is None
     assert health(pulse, {"b": silent}) == "nothing has been seen of the job for 301 s"
     assert readiness(pulse, {"b": silent}) == "nothing has been seen of the job for 301 s"
+
+
+def test_the_help_of_every_metric_is_a_sentence() -> None:
+    found = re.findall(r"# HELP (\S+) (.*)", exposition({"s": Figures()}))
+
+    assert found
+    for name, text in found:
+        assert text[0].isupper() or text[0] == "1", name
+        assert text.endswith(".") and len(text.split()) >= 7, name
+
+
+def test_the_records_that_wait_and_the_tables_at_work_are_told() -> None:
+    figures = Figures()
+    figures.progress.read([10, 5])
+    figures.progress.begin(0, 2)
+    figures.progress.applied("public.t", 4)
+    with figures.progress.table("public.u"):
+        text = exposition({"s": figures})
+
+    assert 'pgsluice_consumer_waiting_records{subscription="s"} 11\n' in text
+    assert 'pgsluice_consumer_applying_tables{subscription="s"} 1\n' in text
