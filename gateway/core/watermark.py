@@ -164,6 +164,8 @@ class Watermark:
         copies: States of all copies.
         last: Last transaction at or before `end_lsn` that changed rows; None if unknown.
         refusal: Refusal of changed definitions, while it lasts.
+        schemas: Fingerprint of the subjects and schemas of all tables, once the registry had all of
+            them; empty if unknown.
     """
 
     end_lsn: Lsn
@@ -172,3 +174,4 @@ class Watermark:
     copies: tuple[CopyState, ...]
     last: LastCommit | None = None
     refusal: Refusal | None = None
+    schemas: str = ""

@@ -46,7 +46,7 @@ __all__ = [
 _PARTS: Final = ("position", "copy", "offsets", "request")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
-PROGRESS_FORMAT: Final = 9
+PROGRESS_FORMAT: Final = 10
 """Version of the records' meaning that this gateway writes and understands."""
 
 
@@ -73,6 +73,7 @@ class Position:
     definitions: str
     last: LastCommit | None = None
     refusal: Refusal | None = None
+    schemas: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,7 @@ def encode_position(watermark: Watermark) -> bytes:
             "timeline": watermark.timeline,
             "end_lsn": watermark.end_lsn,
             "definitions": watermark.definitions,
+            "schemas": watermark.schemas,
             "last": None if watermark.last is None else asdict(watermark.last),
             "refusal": None if watermark.refusal is None else asdict(watermark.refusal),
         }
@@ -239,6 +241,7 @@ def _value_of(datum: dict[str, Any], name: str) -> ProgressValue:
             position["definitions"],
             _last_commit(position["last"]),
             None if position["refusal"] is None else Refusal(**position["refusal"]),
+            position["schemas"],
         )
     if (copy := datum["copy"]) is not None:
         point, progress = copy["consistent_point"], copy["progress"]

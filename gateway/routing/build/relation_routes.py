@@ -7,8 +7,7 @@ columns, filters and schemas. Everything that the hot path needs is prepared her
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from gateway.copy import ChunkedCopy
 from gateway.core.errors import SchemaError, SchemaRefusedError
@@ -27,6 +26,7 @@ from gateway.pgoutput.messages import LogicalMessage, Relation
 from gateway.pgoutput.relations import Relations
 from gateway.routing.build.copy_routes import copy_route
 from gateway.routing.build.held_tables import HeldTables
+from gateway.routing.build.known_schemas import RequestSchemas, fingerprint_of
 from gateway.routing.build.projections import Projection, Projections
 from gateway.routing.build.publication_history import PublicationHistory, Publishes
 from gateway.routing.build.relation_check import mismatch_of, published_as, targets_of
@@ -65,6 +65,8 @@ class RelationRoutes:
         held: Tables that the routes no longer serve.
         settings: Settings of routing.
         ignored: Number of DDL messages that were rejected, by reason.
+        schemas: Fingerprint of all tables' subjects and schemas, see `register_all`; empty before
+            it, and while the registry refuses one.
 
     Args:
         reader: Reader of new plans when the stream shows that the plan may have changed; None if it
@@ -91,6 +93,7 @@ class RelationRoutes:
         self._new_plan: Plan | None = None
         self.evaluator = evaluator
         self.copy_invalidated = False
+        self.schemas = ""
         self.copies = WatchedCopies()
         self.settings = settings
         self._catalog = catalog
@@ -357,15 +360,22 @@ class RelationRoutes:
         self,
         holdable: Collection[tuple[str, int]] = (),
         *,
-        request: Callable[[Sequence[tuple[str, Mapping[str, Any]]]], None] | None = None,
+        request: RequestSchemas | None = None,
+        known: str = "",
+        request_later: RequestSchemas | None = None,
     ) -> dict[tuple[str, int], str]:
         """Register the schemas of every subscriber table as it is in the catalog now.
+
+        If they are those of the fingerprint `known`, that waits until the first row of a table,
+        which asks the registry for their ids in any case.
 
         Args:
             holdable: Subscription and OID of the tables that may be held when the registry refuses
                 their schema, instead of failing.
             request: Called before with all subjects and schemas, to register several at a time what
                 is then registered in order; its errors come again.
+            known: Fingerprint of subjects and schemas that were all registered before.
+            request_later: Called instead of `request` with those that are known, without waiting.
 
         Returns:
             Reasons of refusal, by table, for those of `holdable` whose schema was refused.
@@ -387,10 +397,14 @@ class RelationRoutes:
                     continue  # it has rows to lose only if some arrive
                 raise
             tables.append((publish.subscription, table, described))
-        if request is not None:
-            request([schema for each in tables for schema in self.addresses.schemas(*each)])
-        refused = {}
-        for subscription, table, described in tables:
+        subjects = [schema for each in tables for schema in self.addresses.schemas(*each)]
+        fingerprint = fingerprint_of(subjects)
+        is_known = fingerprint == known
+        ask = request_later if is_known else request
+        if ask is not None:
+            ask(subjects)
+        refused: dict[tuple[str, int], str] = {}
+        for subscription, table, described in () if is_known else tables:
             try:
                 self.addresses.of_table(subscription, table, described)
             except SchemaRefusedError as error:
@@ -400,6 +414,7 @@ class RelationRoutes:
                 if table_id not in holdable:
                     raise
                 refused[table_id] = error.message
+        self.schemas = "" if refused or self.addresses.refused else fingerprint
 
         # A type that cannot be read in binary format should fail now, not at its first row.
         for oid in self._publishes:

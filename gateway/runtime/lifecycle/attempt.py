@@ -217,6 +217,8 @@ class Attempt:
             unfit=refused_requests(connection, setup.plan, asked),
             stopping=process.stopping,
         )
+        # It is committed with the next position; the registry has them all by now, or had them.
+        watermark = replace(watermark, schemas=setup.schemas)
         return slot, replace(going_on, watermark=watermark), asked
 
     def _decide(
@@ -245,7 +247,8 @@ class Attempt:
         sink.begin_after(unknown_ends(settings, setup, recovered), setup.topic_ids)
         # For the whole plan: tables that cannot be published are refused before anything is done.
         routes = outside.routes(setup.plan, setup.routing, ask_server=self._carried.ask_server)
-        routes.register_all()
+        # Not empty only if they were all registered, or known, when the plan was made.
+        routes.register_all(request=outside.registry.request, known=setup.schemas)
         for (subscription, _), error in routes.addresses.refused.items():
             event(
                 _LOG,

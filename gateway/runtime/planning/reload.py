@@ -388,7 +388,7 @@ class Reloader:
                 return None
             # Everything that can be refused is refused here.
             with Registry(settings.registry, on_wait=self._go_on) as registry:
-                _, routing, more = register(settings, connection, plan, facts, registry)
+                _, routing, _, more = register(settings, connection, plan, facts, registry)
                 if not more and (added := _added(self._plan, plan) - routing.muted.keys()):
                     claim_topics(settings, connection, facts, registry, added)
             if not more and not differs and routing.muted.keys() == muted.keys():

@@ -62,6 +62,8 @@ __all__ = [
 _LOG: Final = logging.getLogger(__name__)
 
 _SHORTEST_PATIENCE_S: Final = 60.0
+_MANY_TABLES: Final = 50
+"""Number of tables from which on the registry takes longer than reading the progress once more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ class Setup:
         names: ``[topics] names`` as configured.
         risks: Ways in which Kafka could lose acknowledged records.
         topic_ids: Kafka's ID of each topic of a table or of markers.
+        schemas: Fingerprint of all tables' schemas, which the registry has or had; empty if it
+            refuses one.
     """
 
     facts: ServerFacts
@@ -87,6 +91,7 @@ class Setup:
     names: Mapping[str, str]
     risks: tuple[Risk, ...]
     topic_ids: Mapping[str, str]
+    schemas: str = ""
 
 
 def set_up(
@@ -131,10 +136,15 @@ def set_up(
     refused = dict(faults)
     while True:
         plan = read_plan(settings, connection, definitions, watermark, faults=refused)
+        known = ""
         if slot_status(connection, settings.source.slot) is None:
             for _, refusal in plan_refusals(settings, connection, plan):
                 raise refusal
-        topics, routing, more = register(settings, connection, plan, facts, registry)
+        elif len(plan.targets) >= _MANY_TABLES:
+            known = _registered_before(settings, watermark, facts)
+        topics, routing, schemas, more = register(
+            settings, connection, plan, facts, registry, known=known
+        )
         if not more:
             break
         refused |= more
@@ -154,7 +164,23 @@ def set_up(
         names,
         topics.risks,
         topics.ids,
+        schemas,
     )
+
+
+def _registered_before(settings: Settings, watermark: Watermark | None, facts: ServerFacts) -> str:
+    """Return the fingerprint of the schemas that were registered together; empty if unknown.
+
+    Somebody else may have written it, or the registry may be another by now: it only says that
+    their ids are asked for at a table's first row, not before.
+    """
+    if watermark is None:
+        topic, identity = settings.topics.progress, slot_identity(facts, settings)
+        if not describe_topics(settings.kafka, [topic]):
+            return ""
+        # A gateway that was killed leaves its Kafka transaction open, until this one starts.
+        watermark = read_progress(settings.kafka, topic, identity, settled=False).watermark
+    return "" if watermark is None else watermark.schemas
 
 
 def register(
@@ -163,13 +189,17 @@ def register(
     plan: Plan,
     facts: ServerFacts,
     registry: Registry,
-) -> tuple[Topics, RoutingSettings, dict[TableId, Fault]]:
+    *,
+    known: str = "",
+) -> tuple[Topics, RoutingSettings, str, dict[TableId, Fault]]:
     """Create or check the topics, register the schemas and compile the filters of a plan.
 
+    `known`: fingerprint of schemas that were all registered before, and are not waited for.
+
     Returns:
-        The limits of the topics, the settings of routing, and the faults of tables that have to be
-        held because their topic cannot be used or the registry refuses their schemas: the plan is
-        to be made without them.
+        The limits of the topics, the settings of routing, the fingerprint of the schemas, and the
+        faults of tables that have to be held because their topic cannot be used or the registry
+        refuses their schemas: the plan is to be made without them.
 
     Raises:
         ForeignTopics: those of a subscription are another gateway's; nothing was created.
@@ -193,10 +223,16 @@ def register(
     )
     routing = routing_settings(settings, facts, plan, topics)
     if topics.refused:
-        return topics, routing, dict(topics.refused)
+        return topics, routing, "", dict(topics.refused)
     routes = relation_routes(plan, routing, connection, registry)
-    refused = routes.register_all(_holdable(settings, plan), request=registry.request)
-    return topics, routing, {table_id: Fault(why) for table_id, why in refused.items()}
+    refused = routes.register_all(
+        _holdable(settings, plan),
+        request=registry.request,
+        known=known,
+        request_later=registry.request_later,
+    )
+    faults = {table_id: Fault(why) for table_id, why in refused.items()}
+    return topics, routing, routes.schemas, faults
 
 
 def _holdable(settings: Settings, plan: Plan) -> frozenset[TableId]:

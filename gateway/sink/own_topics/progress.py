@@ -306,6 +306,7 @@ def _recovered(records: Iterable[tuple[ProgressKey, ProgressValue]]) -> Committe
         tuple(copies),
         position.last,
         position.refusal,
+        position.schemas,
     )
     return CommittedState(watermark, offsets, tuple(requests), topic_ids=topic_ids)
 

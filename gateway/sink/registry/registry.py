@@ -6,7 +6,7 @@ import json
 import logging
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -122,6 +122,27 @@ class Registry(Closing):
         Args:
             schemas: Subjects and their schemas.
         """
+        threads = self._workers(schemas)
+
+        def work_together() -> None:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+
+        call_in_background(work_together, on_wait=self._on_wait)
+
+    def request_later(self, schemas: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+        """Register many schemas as `request` does, without waiting for the answers.
+
+        `register` waits for the id of a schema that has not been answered yet, as for any other.
+        """
+        for thread in self._workers(schemas):
+            thread.start()
+
+    def _workers(
+        self, schemas: Iterable[tuple[str, Mapping[str, Any]]]
+    ) -> Sequence[threading.Thread]:
         keys = ((subject, _text_of(schema)) for subject, schema in schemas)
         unknown: Iterator[tuple[str, str]] = iter([key for key in keys if key not in self._ids])
         lock = threading.Lock()
@@ -142,15 +163,8 @@ class Registry(Closing):
                         unknown = iter(())
                     return
 
-        def work_together() -> None:
-            # Daemon threads, as in `call_in_background`.
-            threads = [threading.Thread(target=work, daemon=True) for _ in range(_AT_ONCE)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-
-        call_in_background(work_together, on_wait=self._on_wait)
+        # Daemon threads, as in `call_in_background`.
+        return [threading.Thread(target=work, daemon=True) for _ in range(_AT_ONCE)]
 
     def _ask_for_id(self, subject: str, text: str) -> int:
         try:

@@ -30,9 +30,11 @@ from gateway.envelope.progress import (
 
 def test_a_position_is_read_back_without_the_copies() -> None:
     copies = (CopyState("s1", "public", "t1", "ready", Lsn(5)),)
-    watermark = Watermark(Lsn(2**40), 3, "abc", copies)
+    watermark = Watermark(Lsn(2**40), 3, "abc", copies, schemas="f0")
 
-    assert decode_value(encode_position(watermark), "position") == Position(3, Lsn(2**40), "abc")
+    read = decode_value(encode_position(watermark), "position")
+
+    assert read == Position(3, Lsn(2**40), "abc", schemas="f0")
 
 
 @pytest.mark.parametrize(
