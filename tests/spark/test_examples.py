@@ -99,6 +99,7 @@ def test_spark_from_avro_reads_records_of_all_schemas(
         connection.execute("TRUNCATE t")
         for number in range(10):
             change_at_random(connection, seed + number, 1 + 100 * number)
+        s.run_to(current_lsn(connection))  # the example reads by the schema that came last
         connection.execute("ALTER TABLE t ADD COLUMN c int")
         for number in range(10, 20):
             change_at_random(connection, seed + number, 1 + 100 * number)
@@ -111,4 +112,4 @@ def test_spark_from_avro_reads_records_of_all_schemas(
     assert [change.op for change in found][:3] == ["t", "r", "t"]
     assert tuple(found[-1].after) == (9000, "new", 1)
     assert found[1].after.c is None, "of the schema before"
-    assert folded(found) == [(a, b) for a, b, _ in native.rows("t")]
+    assert folded(found) == sorted((a, b) for a, b, _ in native.rows("t"))
