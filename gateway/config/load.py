@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from gateway.config.groups import each_group
+from gateway.core.dsn import Dsn
 from gateway.core.errors import ConfigError
 from schemas.settings import parser
 from schemas.settings.fields import SettingError, variable_of
-from schemas.settings.tables import Settings, SourceTable
+from schemas.settings.tables import FiltersTable, Settings, SourceTable
 
 __all__ = ["load_settings"]
 
@@ -44,10 +45,12 @@ def load_settings(
     if "hash_key" in parsed.file.get("columns", {}):
         variable = f"{variable_of('columns', 'hash_key')}_FILE"
         warnings.append(f"{parsed.path.name}: columns.hash_key is a secret; set {variable} instead")
-    tables = {**parsed.tables, "source": _with_connect_timeout(parsed.tables["source"])}
+    tables = {
+        **parsed.tables,
+        "source": _with_connect_timeout(parsed.tables["source"]),
+        "filters": _with_command(parsed.tables["filters"]),
+    }
     settings = Settings(**tables, warnings=tuple(warnings))
-    if settings.filters.dsn is not None:
-        _parse_dsn("filters.dsn", settings.filters.dsn)
     _check_slot("source.slot", settings.source.slot)
     for each in each_group(settings):
         _check_slot(f"source.groups.{each.group}", each.source.slot)
@@ -68,12 +71,36 @@ def _check_slot(key: str, slot: str) -> None:
 
 
 def _with_connect_timeout(source: SourceTable) -> SourceTable:
-    """Put it into the connection string, where every connection has to take it from."""
+    """Put it and the password command where every connection finds them."""
     from psycopg.conninfo import make_conninfo  # here, so that --help need not load psycopg
 
     given = _parse_dsn("source.dsn", source.dsn)
+    _check_one_password("source", given, source.password_command)
     timeout = {"connect_timeout": source.connect_timeout_s}
-    return replace(source, dsn=make_conninfo(**{**timeout, **given}))
+    dsn = make_conninfo(**{**timeout, **given})
+    return replace(source, dsn=Dsn(dsn, source.password_command))
+
+
+def _with_command(filters: FiltersTable) -> FiltersTable:
+    if filters.dsn is None:
+        if filters.password_command is not None:
+            raise ConfigError(
+                "without filters.dsn it is never used",
+                key="filters.password_command",
+                hint="the source evaluates the filters, with source.password_command",
+            )
+        return filters
+    _check_one_password("filters", _parse_dsn("filters.dsn", filters.dsn), filters.password_command)
+    return replace(filters, dsn=Dsn(filters.dsn, filters.password_command))
+
+
+def _check_one_password(table: str, given: Mapping[str, Any], command: str | None) -> None:
+    if command is not None and "password" in given:
+        raise ConfigError(
+            f"{table}.dsn has a password, too",
+            key=f"{table}.password_command",
+            hint="remove one of the two",
+        )
 
 
 def _parse_dsn(key: str, dsn: str) -> Mapping[str, Any]:

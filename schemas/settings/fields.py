@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
@@ -14,6 +15,7 @@ __all__ = [
     "Rule",
     "SettingError",
     "address",
+    "command",
     "declared",
     "free_tables",
     "tables",
@@ -120,3 +122,20 @@ def address(value: str) -> None:
     host, colon, port = value.rpartition(":")
     if not (host and colon and port.isascii() and port.isdigit() and int(port) < 65536):
         raise ValueError("not host:port", "for example 127.0.0.1:9187, or [::1]:9187")
+
+
+def command(value: str) -> None:
+    """Check a command that runs without a shell.
+
+    Raises:
+        ValueError: a quotation mark is open, or there is no word.
+    """
+    try:
+        words = shlex.split(value)
+    except ValueError:  # its text has no part of the command
+        words = []
+    if not words:
+        raise ValueError(
+            "no command, or a quotation mark is not closed",
+            "words as in a shell; for pipes and variables: sh -c '...'",
+        )

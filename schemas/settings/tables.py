@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Literal, TypeAlias, get_args
 
 from schemas.settings.consumer import ConsumerTable, TableFormatName
-from schemas.settings.fields import Properties, Rule, address
+from schemas.settings.fields import Properties, Rule, address, command
 from schemas.settings.publishing import (
     TYPE_CHOICES,
     ChosenColumns,
@@ -60,6 +60,11 @@ class SourceTable:
 
     dsn: str
     """libpq connection string or URI of the database that has the tables."""
+
+    password_command: Annotated[str | None, Rule(check=command)] = None
+    """A command whose output is the password: it runs for each connection, without a shell, within
+    30 seconds, and its output is not logged; for tokens of managed services:
+    [managed-services.md](managed-services.md)."""
 
     slot: str = "pgsluice"
     """The replication slot; also the prefix of the gateway's own publications; one daemon per
@@ -149,6 +154,9 @@ class FiltersTable:
     dsn: str | None = None
     """The server that evaluates them; the source when not set. Another one must be of the same
     major version, with the same collations and time zones, as a standby is."""
+
+    password_command: Annotated[str | None, Rule(check=command)] = None
+    """As `source.password_command`, for `filters.dsn`."""
 
     timeout_s: Annotated[float, Rule(above=0)] = 30.0
     """How long it may take for one statement (up to a few thousand rows), in seconds. A filter that

@@ -23,6 +23,7 @@ from psycopg import conninfo, pq
 from psycopg.pq import abc
 
 from gateway.core.descriptors import wait_for_socket
+from gateway.core.dsn import Dsn
 from gateway.core.errors import AccessError, FatalError, GatewayError, TransientError
 
 __all__ = ["classify_connect_failure", "explain_connect_failure"]
@@ -41,6 +42,10 @@ _HINTS: Final[Mapping[str, str]] = {
     "42501": "ALTER ROLE ... REPLICATION for the role of source.dsn, and GRANT CONNECT ON DATABASE "
     "... to it",
 }
+_PRINTED_HINT: Final = (
+    "the password comes from the password command: check that it is for this user, host and port, "
+    "and that the role may log in with it (docs/managed-services.md)"
+)
 _FULL: Final = "53300"
 
 # Failures that libpq detects by itself, without the network. Its own texts are not translated here.
@@ -72,7 +77,10 @@ def classify_connect_failure(complete: str, text: str) -> GatewayError:
         text: Message of libpq.
     """
     sqlstate = _ask_for_sqlstate(complete) if _SERVER_SPOKE.search(text) else None
-    return explain_connect_failure(_without_secrets(complete, text), sqlstate)
+    error = explain_connect_failure(_without_secrets(complete, text), sqlstate)
+    if Dsn.command_of(complete) is not None and sqlstate is not None and sqlstate[:2] == "28":
+        error.hint = _PRINTED_HINT
+    return error
 
 
 def explain_connect_failure(message: str, sqlstate: str | None) -> GatewayError:

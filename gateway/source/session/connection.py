@@ -23,6 +23,7 @@ import psycopg
 from psycopg import conninfo
 
 from gateway.core.background import OnWait, keep_waiting
+from gateway.core.dsn import Dsn
 from gateway.core.errors import (
     AccessError,
     ConfigError,
@@ -94,6 +95,8 @@ class ServerFacts:
         system_identifier: Decimal digits; the same for a primary and its standbys.
         timeline: Current timeline; on a standby that of its last restart point.
         version_num: ``server_version_num``, for example 160004.
+        can_replicate: Whether the role may stream: by its attribute, or on Amazon RDS, where no
+            role can have it, by membership of ``rds_replication``.
         effective_wal_level: None before PostgreSQL 19, which only has `wal_level`.
     """
 
@@ -121,6 +124,8 @@ def connection_string(
 ) -> str:
     """Return `dsn` with encoding, keepalives, time limits, and `settings` after its own options.
 
+    Its password command is kept.
+
     Raises:
         ConfigError: `dsn` does not parse; the message has no part of it.
     """
@@ -146,7 +151,7 @@ def connection_string(
     }
     if replication:
         parameters["replication"] = "database"
-    return conninfo.make_conninfo("", **parameters)
+    return Dsn(conninfo.make_conninfo("", **parameters), Dsn.command_of(dsn))
 
 
 def connect(
@@ -307,7 +312,9 @@ SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system()),
        pg_catalog.current_setting('max_wal_senders')::int,
        pg_catalog.current_setting('max_slot_wal_keep_size'),
        current_user::pg_catalog.text,
-       (SELECT rolreplication OR rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user),
+       (SELECT rolreplication OR rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user)
+           OR EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'rds_replication'
+                      AND pg_catalog.pg_has_role(oid, 'MEMBER')),
        pg_catalog.current_setting('effective_wal_level', true)
 """
 

@@ -54,5 +54,6 @@ def may_not_replicate(facts: ServerFacts) -> AccessError | None:
         return None
     return AccessError(
         f"role {facts.user} may not replicate",
-        hint=one_line(f"ALTER ROLE {quote_identifier(facts.user)} REPLICATION;"),
+        hint=one_line(f"ALTER ROLE {quote_identifier(facts.user)} REPLICATION;")
+        + " or, on Amazon RDS, GRANT rds_replication to it",
     )

@@ -20,6 +20,7 @@ from psycopg.waiting import Ready, Wait
 
 from gateway.core.background import OnWait, call_in_background, keep_waiting
 from gateway.source.session.connect_errors import classify_connect_failure
+from gateway.source.session.password_command import with_password
 
 __all__ = ["DEFAULT_SILENCE_S", "Session", "can_restrict", "open_session", "restrict"]
 
@@ -116,16 +117,19 @@ def open_session(complete: str, *, on_wait: OnWait = keep_waiting) -> Session:
     Its connect_timeout holds for each host and address that is tried.
 
     Raises:
-        TransientError: the server cannot be reached, is starting, or has no free connection.
-        FatalError: the server refuses this user, password or database.
+        TransientError: the server cannot be reached, is starting, or has no free connection; or the
+            password command fails.
+        FatalError: the server refuses this user, password or database; or there is no such command,
+            or it prints no password.
         BaseException: what `on_wait` raised.
     """
 
     def connect() -> Session:
+        with_its_password = with_password(complete)
         try:
-            session = Session.connect(complete, autocommit=True)
+            session = Session.connect(with_its_password, autocommit=True)
         except psycopg.Error as error:
-            raise classify_connect_failure(complete, str(error)) from None
+            raise classify_connect_failure(with_its_password, str(error)) from None
         for name in _TEXTS:
             session.adapters.register_loader(name, _Text)
         return session

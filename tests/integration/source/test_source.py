@@ -420,6 +420,22 @@ def test_broken_dsn_is_not_shown() -> None:
     assert "s3cret-pw" not in str(caught.value)
 
 
+def test_on_amazon_rds_a_membership_stands_for_the_right_to_replicate(database: Database) -> None:
+    role = f"{database.name}_role"
+    statements = (
+        f"CREATE ROLE {role}",
+        "CREATE ROLE rds_replication",  # RDS has it; no role has the attribute there
+        f"GRANT rds_replication TO {role}",
+    )
+    with psycopg.connect(database.dsn) as connection:
+        for may, statement in zip((False, False, True), statements, strict=True):
+            connection.execute(statement.encode())
+            connection.execute(f"SET LOCAL ROLE {role}".encode())
+            assert server_facts(connection).can_replicate is may
+            connection.execute("RESET ROLE")
+        connection.rollback()
+
+
 def test_database_in_another_encoding_is_refused(postgres: PostgresServer) -> None:
     name = "latin1_database"
     with psycopg.connect(postgres.dsn(), autocommit=True) as admin:

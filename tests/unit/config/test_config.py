@@ -10,6 +10,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from gateway.config import Settings, choose_group, each_group, load_settings
+from gateway.core.dsn import Dsn
 from gateway.core.errors import ConfigError
 from schemas.settings.fields import SettingError, declared, tables
 from schemas.settings.parser import find_file
@@ -53,6 +54,9 @@ def test_the_smallest_file_has_every_default(tmp_path: Path) -> None:
         ("source", "slot = ''", "source.slot"),
         ("source", f"slot = '{'x' * 51}'", "source.slot"),
         ("source", "slot = 7", "source.slot"),
+        ("source", 'password_command = "echo \'x"', "source.password_command"),
+        ("source", "password_command = ''", "source.password_command"),
+        ("filters", "password_command = 'echo x'", "filters.password_command"),
         ("source", "connect_timeout_s = 0", "source.connect_timeout_s"),
         ("source", "receiver_timeout_s = -1", "source.receiver_timeout_s"),
         ("definitions", "missing_identity = 'ignore'", "definitions.missing_identity"),
@@ -230,6 +234,25 @@ def test_a_password_in_the_dsn_is_warned_of_and_a_broken_dsn_never_shown(tmp_pat
         load_settings(path, {})
     assert caught.value.key == "source.dsn"
     assert "s3cret" not in str(caught.value)
+
+
+def test_a_password_command_stays_with_its_connection_string_and_is_the_only_password(
+    tmp_path: Path,
+) -> None:
+    lines = {
+        "source": ["password_command = 'echo x'"],
+        "filters": ["dsn = 'host=f'", "password_command = 'echo y'"],
+    }
+    settings = load(tmp_path, lines)
+
+    assert Dsn.command_of(settings.source.dsn) == "echo x"
+    assert Dsn.command_of(settings.filters.dsn or "") == "echo y"
+    assert Dsn.command_of(load(tmp_path).source.dsn) is None
+    for table in ("source", "filters"):
+        variable = f"PGSLUICE_{table.upper()}__DSN"
+        with pytest.raises(ConfigError, match=rf"{table}\.password_command: ") as caught:
+            load(tmp_path, lines, **{variable: "host=h password=s3cret"})
+        assert "s3cret" not in str(caught.value)
 
 
 def test_paths_are_relative_to_the_file_but_uris_stay(tmp_path: Path) -> None:
