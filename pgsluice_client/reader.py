@@ -19,6 +19,7 @@ from pgsluice_client.changes import Transaction
 from pgsluice_client.decoding import Decoder, Record
 from pgsluice_client.errors import LostRecordsError, ReadError, UnavailableError
 from pgsluice_client.position import Position
+from schemas.kafka_tokens import TokenError, with_tokens
 
 __all__ = ["STEP_S", "Reader"]
 
@@ -40,6 +41,10 @@ class Reader:
         registry: Properties of Confluent's `SchemaRegistryClient`: ``url`` and the like.
         start: Position to continue from; None for the beginning.
         topics: Topics of tables to read; None for all of the subscription.
+
+    Raises:
+        UnavailableError: the plugin for tokens has none now: construct it again.
+        ReadError: an argument or the plugin cannot work.
     """
 
     def __init__(
@@ -58,12 +63,17 @@ class Reader:
         self._start = start or Position(subscription)
         self._marker_topic = f"{_part(subscription)}.transaction"
         self._topics = topics
+        try:
+            connection = with_tokens(kafka)
+        except TokenError as error:
+            kind = UnavailableError if error.may_pass else ReadError
+            raise kind(f"no token for Kafka: {error.message}", hint=error.hint) from None
         self._registry = SchemaRegistryClient(dict(registry))
         self._consumer = Consumer(
             {
                 "group.id": "pgsluice_client",  # asked for; there is no group
                 "allow.auto.create.topics": False,
-                **kafka,
+                **connection,
                 "auto.offset.reset": "error",
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,

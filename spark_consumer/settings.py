@@ -157,7 +157,8 @@ def _sasl(given: Mapping[str, str]) -> dict[str, str]:
     elif mechanism != "GSSAPI":
         raise SettingsError(
             f"kafka: the Spark job cannot translate sasl.mechanism {mechanism}",
-            hint="give Spark's Kafka client its own properties in [consumer.kafka_java]",
+            hint="give Spark's Kafka client its own properties in [consumer.kafka_java]; "
+            "docs/managed-services.md has those for tokens",
         )
     return translated
 

@@ -15,6 +15,7 @@ import builtins
 import sys
 import tomllib
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -170,7 +171,8 @@ def _is_used(module: Module, name: str, users: list[Uses]) -> bool:
 
 def _entry_points(root: Path) -> Iterator[Name]:
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    for target in project["scripts"].values():
+    plugins = (group.values() for group in project.get("entry-points", {}).values())
+    for target in (*project["scripts"].values(), *chain.from_iterable(plugins)):
         module, _, name = target.partition(":")
         yield module, name
 

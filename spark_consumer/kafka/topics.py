@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPa
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
+from schemas.kafka_tokens import TokenError, with_tokens
 from spark_consumer.errors import FatalConsumerError, TransientConsumerError
 from spark_consumer.kafka.position import TopicState
 from spark_consumer.settings import ConsumerSettings, admin_properties
@@ -34,10 +35,19 @@ class TopicStates(Protocol):
 
 
 class Topics:
-    """Source of topic descriptions: the broker."""
+    """Source of topic descriptions: the broker.
+
+    Raises:
+        FatalConsumerError: the plugin for tokens cannot work.
+        TransientConsumerError: it has no token now.
+    """
 
     def __init__(self, settings: ConsumerSettings) -> None:
-        self._client = AdminClient(dict(admin_properties(settings)))
+        try:
+            self._client = AdminClient(with_tokens(admin_properties(settings)))
+        except TokenError as error:
+            kind = TransientConsumerError if error.may_pass else FatalConsumerError
+            raise kind(f"no token for Kafka: {error.message}", hint=error.hint) from None
 
     def describe(self, names: Iterable[str]) -> dict[str, TopicState]:
         """See `TopicStates.describe`."""

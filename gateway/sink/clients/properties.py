@@ -8,12 +8,14 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from gateway.core.errors import ConfigError
 from gateway.core.shortage import shortage
 from gateway.sink.clients.client_errors import ErrorCallback, RepeatFilter
+from gateway.sink.clients.token_clients import kept_admin, token_failure, with_callback
+from schemas.kafka_tokens import PLUGIN
 
 __all__ = [
     "DEFAULT_BATCH_BYTES",
@@ -199,13 +201,26 @@ def make_client(
 
     Raises:
         ConfigError: librdkafka does not know a property, or rejects its value. The message names
-            the property and omits the value, which may be a password.
-        TransientError: threads or descriptors have run out.
+            the property and omits the value, which may be a password. Or the plugin for tokens
+            cannot work.
+        TransientError: threads or descriptors have run out, or there is no token now.
     """
+    if PLUGIN not in properties:
+        return _construct(kind, properties, errors)
+    if kind is AdminClient:
+        return kept_admin(properties, errors, _construct)  # type: ignore[return-value]
+    return _construct(kind, with_callback(properties), errors)
+
+
+def _construct(
+    kind: Callable[[dict[str, Any]], _Client],
+    properties: Mapping[str, Any],
+    errors: Callable[[KafkaError], None] | None,
+) -> _Client:
     try:
         return kind({**properties, **({} if errors is None else {"error_cb": errors})})
     except (KafkaException, TypeError, ValueError) as error:
-        if passing := shortage(error):
+        if passing := shortage(error) or token_failure(error):
             raise passing from None
         match = _PROPERTY_IN_TEXT.search(str(error))
         raise ConfigError(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -18,18 +19,25 @@ from gateway.sink.topics.topics import (
     ensure_topics,
     progress_topic_spec,
 )
+from pgsluice_client import Reader, Row, Transaction
+from schemas.settings.tables import ConsumerTable
+from spark_consumer.kafka.topics import Topics
+from spark_consumer.settings import with_connections
 from tests.support.backends.secured import (
+    CONSUMER,
     DATABASE,
     GATEWAY,
     PASSWORD,
+    READER,
     REGISTRY_USER,
     TABLES,
     Secured,
     make_authority,
     secured_tables,
 )
+from tests.support.backends.tokens import MARK
 from tests.support.gateway.process import GatewayProcess, GatewayProject
-from tests.support.gateway.scene import cli
+from tests.support.gateway.scene import Ended, cli
 from tests.support.gateway.sink_scene import FixedIds, finish
 from tests.support.models.rebuild import Rebuilt
 from tests.support.run.waiting import wait_until, within
@@ -49,6 +57,37 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         yield made
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """`pgsluice check` before and after the owner has run the statements of ``check --sql``."""
+
+    before: Ended
+    after: Ended
+
+
+@pytest.fixture(scope="module")
+def prepared(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    project = secured.project(tmp_path_factory.mktemp("prepared"), DEFINITIONS)
+    config, environment = ("--config", str(project.write())), secured.environment()
+    before = cli("check", *config, environment=environment)
+    statements = cli("check", "--sql", *config, environment=environment)
+    with secured.postgres.connect(DATABASE) as connection:
+        connection.execute(statements.out.encode())
+    return Prepared(before, cli("check", *config, environment=environment))
+
+
+def password_printed(secured: Secured, password: str) -> dict[str, str]:
+    """`Secured.environment` with a command that prints the source's password."""
+    environment = secured.environment()
+    del environment["PGSLUICE_SOURCE__DSN_FILE"]
+    (secured.secrets / "token").write_text(f"{password}\n")
+    without, _, _ = secured.dsn().partition(" password=")
+    return environment | {
+        "PGSLUICE_SOURCE__DSN": f"{without} sslmode=verify-full sslrootcert={secured.authority.ca}",
+        "PGSLUICE_SOURCE__PASSWORD_COMMAND": f"cat '{secured.secrets / 'token'}'",
+    }
+
+
 @pytest.fixture
 def project(secured: Secured, tmp_path: Path) -> Iterator[GatewayProject]:
     made = secured.project(tmp_path, DEFINITIONS)
@@ -56,35 +95,31 @@ def project(secured: Secured, tmp_path: Path) -> Iterator[GatewayProject]:
     made.stop_all()
 
 
-def run_to_the_end(secured: Secured, project: GatewayProject) -> GatewayProcess:
+def run_to_the_end(
+    secured: Secured, project: GatewayProject, environment: Mapping[str, str] | None = None
+) -> GatewayProcess:
     with secured.postgres.connect(DATABASE) as connection:
         row = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
     assert row is not None
-    gateway = project.start("--endpos", str(row[0]), environment=secured.environment())
+    environment = secured.environment() if environment is None else environment
+    gateway = project.start("--endpos", str(row[0]), environment=environment)
     gateway.wait()
     return gateway
 
 
 def test_the_documented_rights_are_enough_for_the_gateway(
-    secured: Secured, project: GatewayProject
+    secured: Secured, prepared: Prepared, project: GatewayProject
 ) -> None:
-    config = ("--config", str(project.write()))
-    checked = cli("check", *config, environment=secured.environment())
-    assert checked.code == 1, checked.out
-    assert "may not make the gateway's publications" in checked.out
-    statements = cli("check", "--sql", *config, environment=secured.environment())
-    with secured.postgres.connect(DATABASE) as connection:
-        # The statements that the owner has to run.
-        connection.execute(statements.out.encode())
-    checked = cli("check", *config, environment=secured.environment())
-    assert checked.code == 0, checked.out
+    assert prepared.before.code == 1, prepared.before.out
+    assert "may not make the gateway's publications" in prepared.before.out
+    assert prepared.after.code == 0, prepared.after.out
 
     copied = run_to_the_end(secured, project)
     with secured.postgres.connect(DATABASE) as connection:
         for table in TABLES:
             connection.execute(f"UPDATE {table} SET a = a + 10, b = 'X'".encode())
             connection.execute(f"DELETE FROM {table} WHERE a = 11".encode())
-        streamed = run_to_the_end(secured, project)
+        streamed = run_to_the_end(secured, project, password_printed(secured, PASSWORD))
 
         assert "streaming" in streamed.log()
         with secured.reader() as reader:
@@ -95,6 +130,48 @@ def test_the_documented_rights_are_enough_for_the_gateway(
     for gateway in (copied, streamed):
         assert gateway.wait() == 0, gateway.log()
         assert PASSWORD not in gateway.log()
+
+
+@pytest.mark.usefixtures("prepared")
+def test_tokens_of_a_plugin_are_checked_by_the_broker_and_renewed_by_every_client(
+    secured: Secured, project: GatewayProject
+) -> None:
+    project.extra = {**project.extra, "kafka": secured.token_properties(GATEWAY)}
+    environment = secured.environment()
+    del environment["PGSLUICE_KAFKA__SASL_PASSWORD_FILE"]
+    consumer = secured.token_properties(CONSUMER)
+    registry = {**secured.registry_properties(), "basic.auth.user.info": REGISTRY_USER}
+    gateway = project.start(environment=environment)
+    gateway.wait_for("streaming")
+    (told,) = Topics(with_connections(ConsumerTable(), consumer, registry)).describe(
+        ["s.public.t1"]
+    )
+    assert told == "s.public.t1"
+
+    with (
+        secured.postgres.connect(DATABASE) as connection,
+        Reader("s", secured.token_properties(READER), registry, topics=["s.public.t1"]) as reader,
+    ):
+        # Clients share a token for half of its life, so each of them has another one by then.
+        renewed = secured.tokens.issued[GATEWAY] + 3
+        wait_until(lambda: secured.tokens.issued[GATEWAY] >= renewed, 60, "three new tokens")
+        connection.execute("INSERT INTO t1 VALUES (1000, 'token')")
+        wanted = {"a": 1000, "b": "token"}
+        wait_until(lambda: wanted in rows_of(reader.poll()), 60, "the row", poll_s=0)
+    assert gateway.terminate() == 0, gateway.log()
+    assert MARK not in gateway.log()
+
+
+def rows_of(transaction: Transaction | None) -> list[Row | None]:
+    return [] if transaction is None else [change.after for change in transaction.changes]
+
+
+@pytest.mark.parametrize("fault", ["key", "expiry"])
+def test_a_token_that_the_broker_does_not_accept_is_a_refusal(secured: Secured, fault: str) -> None:
+    with pytest.raises(AccessError, match="SASL") as caught:
+        describe_topics(secured.token_properties(GATEWAY, fault), ["t"], timeout_s=60)
+
+    assert MARK not in str(caught.value)
 
 
 def test_each_server_is_named_when_its_certificate_is_not_trusted(
@@ -120,17 +197,16 @@ def test_each_server_is_named_when_the_password_is_wrong(
     secured: Secured, project: GatewayProject
 ) -> None:
     environment = {
-        **secured.environment(),
-        "PGSLUICE_SOURCE__DSN": secured.dsn(password="wr0ng"),
+        **password_printed(secured, "wr0ng"),
         "PGSLUICE_REGISTRY__BASIC_AUTH_USER_INFO": REGISTRY_USER.replace(PASSWORD, "wr0ng"),
     }
-    for variable in ("PGSLUICE_SOURCE__DSN", "PGSLUICE_REGISTRY__BASIC_AUTH_USER_INFO"):
-        del environment[f"{variable}_FILE"]
+    del environment["PGSLUICE_REGISTRY__BASIC_AUTH_USER_INFO_FILE"]
 
     checked = cli("check", "--config", str(project.write()), environment=environment)
 
     assert checked.code == 1
     assert "password authentication failed" in checked.out
+    assert "the password comes from the password command" in checked.out
     assert "basic.auth.user.info" in checked.out
     assert "wr0ng" not in checked.out
 

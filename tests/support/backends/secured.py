@@ -32,13 +32,14 @@ from cryptography.x509.oid import NameOID
 from devkit.embedded.kafka import EmbeddedKafka
 from devkit.embedded.postgres import EmbeddedPostgres
 from devkit.embedded.registry import EmbeddedRegistry
+from tests.support.backends.tokens import AUDIENCE, ISSUER, TokenService
 from tests.support.gateway.process import GatewayProject, TopicReader
 
 # PostgreSQL 17: the others that are at hand are built without TLS.
 MAJOR: Final = 17
 DATABASE: Final = "shop"
 ROLE: Final = "replicator"
-GATEWAY, CONSUMER = "gateway", "consumer"
+GATEWAY, CONSUMER, READER = "gateway", "consumer", "reader"
 PASSWORD: Final = "kept-in-a-file"
 REGISTRY_USER: Final = f"gateway:{PASSWORD}"
 # Each with the filter of the tests' publication.
@@ -51,10 +52,20 @@ hostssl all all 127.0.0.1/32 scram-sha-256
 """
 _KAFKA: Final = {
     "ssl.keystore.type": "PEM",
-    "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+    "sasl.enabled.mechanisms": "SCRAM-SHA-512,OAUTHBEARER",
     "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": (
         "org.apache.kafka.common.security.scram.ScramLoginModule required;"
     ),
+    "listener.name.sasl_ssl.oauthbearer.sasl.jaas.config": (
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
+    ),
+    "listener.name.sasl_ssl.oauthbearer.sasl.server.callback.handler.class": (
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+    ),
+    "listener.name.sasl_ssl.oauthbearer.sasl.oauthbearer.expected.issuer": ISSUER,
+    "listener.name.sasl_ssl.oauthbearer.sasl.oauthbearer.expected.audience": AUDIENCE,
+    # A connection ends with its token, unless the client renews it.
+    "listener.name.sasl_ssl.oauthbearer.connections.max.reauth.ms": "3600000",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     # Whoever comes by the listener without security: the tests' own clients.
     "super.users": "User:ANONYMOUS",
@@ -126,7 +137,7 @@ def _certificate(
 
 @dataclass(frozen=True)
 class Secured:
-    """The three servers, and what a configuration needs to reach them.
+    """The three servers and a token service, and what a configuration needs to reach them.
 
     Attributes:
         authority: Signed the certificates of all three.
@@ -138,6 +149,7 @@ class Secured:
     postgres: EmbeddedPostgres
     kafka: EmbeddedKafka
     registry: EmbeddedRegistry
+    tokens: TokenService
 
     def dsn(self, *, ca: Path | None = None, password: str = PASSWORD) -> str:
         """As the role of the documented rights reaches the source."""
@@ -154,6 +166,17 @@ class Secured:
             "ssl.ca.location": str(self.authority.ca),
             "sasl.mechanism": "SCRAM-SHA-512",
             "sasl.username": user,
+        }
+
+    def token_properties(self, user: str, fault: str = "") -> dict[str, str]:
+        """``[kafka]`` with tokens instead of a password; `fault` as in `TokenService.address`."""
+        return {
+            "bootstrap.servers": f"127.0.0.1:{self.kafka.sasl_ssl_port}",
+            "security.protocol": "sasl_ssl",
+            "ssl.ca.location": str(self.authority.ca),
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.plugin": "tests.support.backends.tokens:fetch",
+            "sasl.oauthbearer.config": self.tokens.address(user, fault),
         }
 
     def registry_properties(self) -> dict[str, str]:
@@ -208,11 +231,19 @@ def secured_servers(folder: Path) -> Iterator[Secured]:
     """Start all three; the role and the database of the documented rights are there."""
     authority = make_authority(folder / "authority")
     (folder / "secrets").mkdir()
+    tokens = TokenService(folder)
+    of_tokens = "listener.name.sasl_ssl.oauthbearer.sasl.oauthbearer.jwks.endpoint.url"
     with ExitStack() as stack:
+        stack.enter_context(tokens.serving())
         postgres = stack.enter_context(EmbeddedPostgres(MAJOR))
         kafka = stack.enter_context(
             EmbeddedKafka(
-                sasl_ssl=True, config={**_KAFKA, "ssl.keystore.location": str(authority.keystore)}
+                sasl_ssl=True,
+                config={
+                    **_KAFKA,
+                    "ssl.keystore.location": str(authority.keystore),
+                    of_tokens: tokens.keys.as_uri(),
+                },
             )
         )
         registry = stack.enter_context(
@@ -220,7 +251,7 @@ def secured_servers(folder: Path) -> Iterator[Secured]:
                 certificate=authority.certificate, key=authority.key, user=REGISTRY_USER
             )
         )
-        made = Secured(authority, folder / "secrets", postgres, kafka, registry)
+        made = Secured(authority, folder / "secrets", postgres, kafka, registry, tokens)
         _close_postgres(postgres, authority)
         _add_users(made.admin())
         yield made
@@ -302,6 +333,7 @@ def grant_documented_acls(admin: AdminClient, names: Mapping[str, str]) -> None:
         future.result()
 
 
+_WHO: Final = {"the gateway": GATEWAY, "the Spark job": CONSUMER, "a reader in Python": READER}
 _KINDS: Final = {
     "topic": "TOPIC",
     "transactional id": "TRANSACTIONAL_ID",
@@ -318,7 +350,7 @@ def _documented_acls(names: Mapping[str, str]) -> Iterator[tuple[str, str, str, 
             name = name.replace(f"<{placeholder}>", actual)
         assert "<" not in name, name
         pattern = "PREFIXED" if name.endswith("*") else "LITERAL"
-        user = {"the gateway": GATEWAY, "the Spark job": CONSUMER}[who]
+        user = _WHO[who]
         for operation in operations.split(", "):
             spelled = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", operation).upper()
             yield user, _KINDS[kind], pattern, name.rstrip("*"), spelled
