@@ -10,17 +10,13 @@ RUN apt-get update \
  && groupadd --system --gid 10001 pgsluice \
  && useradd --system --uid 10001 --gid 10001 --create-home --home-dir /var/lib/pgsluice pgsluice
 
-# Builds the two environments; neither pip's caches nor the build tools reach an image.
+# What both images are built with, and the wheel; nothing of it reaches an image, pip and compiler included.
 FROM python AS build
 RUN apt-get update \
  && apt-get install -y --no-install-recommends gcc libc6-dev \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
-COPY requirements-build.lock requirements-gateway.lock requirements-consumer.lock ./
-RUN python -m venv /opt/gateway \
- && /opt/gateway/bin/pip install --no-cache-dir --require-hashes -r requirements-gateway.lock
-RUN python -m venv /opt/consumer \
- && /opt/consumer/bin/pip install --no-cache-dir --require-hashes -r requirements-consumer.lock
+COPY requirements-build.lock ./
 RUN python -m venv /opt/build \
  && /opt/build/bin/pip install --no-cache-dir --require-hashes -r requirements-build.lock
 COPY pyproject.toml README.md LICENSE NOTICE ivy.xml ivy.sha256 ./
@@ -29,13 +25,31 @@ COPY gateway gateway
 COPY pgsluice_client pgsluice_client
 COPY schemas schemas
 COPY spark_consumer spark_consumer
-RUN /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels . \
- && /opt/gateway/bin/pip install --no-cache-dir --no-deps /wheels/*.whl \
- && /opt/consumer/bin/pip install --no-cache-dir --no-deps /wheels/*.whl
+RUN /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels .
 
-FROM python AS gateway
-COPY --from=build /opt/gateway /opt/gateway
+# One environment for each image, without a pip of its own: `--target gateway` builds only its own.
+FROM build AS gateway-packages
+COPY requirements-gateway.lock ./
+RUN python -m venv --without-pip /opt/gateway \
+ && pip --python /opt/gateway/bin/python install --no-cache-dir --require-hashes -r requirements-gateway.lock \
+ && pip --python /opt/gateway/bin/python install --no-cache-dir --no-deps /wheels/*.whl
+
+FROM build AS consumer-packages
+COPY requirements-consumer.lock ./
+RUN python -m venv --without-pip /opt/consumer \
+ && pip --python /opt/consumer/bin/python install --no-cache-dir --require-hashes -r requirements-consumer.lock \
+ && pip --python /opt/consumer/bin/python install --no-cache-dir --no-deps /wheels/*.whl
+
+# The base image's Python without its pip: nothing in an image installs packages.
+FROM python AS runtime
+RUN python -m pip uninstall --yes --quiet --root-user-action ignore setuptools wheel pip
+
+FROM runtime AS gateway
+COPY --from=gateway-packages /opt/gateway /opt/gateway
 ENV PATH=/opt/gateway/bin:$PATH
+# A volume there is the gateway's own from the beginning.
+RUN mkdir /var/lib/pgsluice/spool \
+ && chown 10001:10001 /var/lib/pgsluice/spool
 # By number: Kubernetes cannot tell whether a name is root.
 USER 10001:10001
 WORKDIR /var/lib/pgsluice
@@ -44,11 +58,11 @@ STOPSIGNAL SIGTERM
 ENTRYPOINT ["tini", "-e", "143", "--", "pgsluice"]
 CMD ["run", "--config", "/etc/pgsluice/pgsluice.toml"]
 
-FROM python AS consumer
+FROM runtime AS consumer
 RUN apt-get update \
  && apt-get install -y --no-install-recommends openjdk-17-jre-headless procps \
  && rm -rf /var/lib/apt/lists/*
-COPY --from=build /opt/consumer /opt/consumer
+COPY --from=consumer-packages /opt/consumer /opt/consumer
 ENV PATH=/opt/consumer/bin:$PATH PGSLUICE_CACHE=/opt/pgsluice-cache
 # The connectors are part of the image: a job that restarts needs no repository.
 RUN python -m gateway.jars.fetch spark iceberg \

@@ -56,6 +56,35 @@ def test_what_services_refer_to_is_declared(compose: dict[str, Any]) -> None:
         assert set(service.get("depends_on", {})) <= set(services)
 
 
+def test_no_service_has_more_rights_than_it_needs_or_fills_the_disk_with_logs(
+    compose: dict[str, Any],
+) -> None:
+    for name, service in compose["services"].items():
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["logging"]["options"] == {"max-size": "10m", "max-file": "3"}, name
+        assert "cap_add" not in service or name == "postgres"
+        # They write elsewhere, too.
+        assert service.get("read_only", False) is (name not in ("kafka", "registry", "grafana"))
+
+
+def test_the_project_s_own_services_write_where_their_settings_say(
+    compose: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "pgsluice.toml").write_text(compose["configs"]["settings"]["content"])
+    settings = load_settings(tmp_path / "pgsluice.toml", {"PGSLUICE_SOURCE__DSN": "dbname=shop"})
+
+    def writable(service: str) -> set[str]:
+        found = compose["services"][service]
+        mounts = [volume.split(":")[1] for volume in found["volumes"]]
+        return {*mounts, *(mount.partition(":")[0] for mount in found["tmpfs"])}
+
+    assert {"/tmp", str(settings.gateway.spool_directory)} == writable("gateway")
+    own = {"/tmp", settings.consumer.warehouse, settings.consumer.checkpoint}
+    assert own | {"/var/lib/pgsluice"} == writable("consumer")
+    assert f"mkdir {settings.gateway.spool_directory}" in stages()["gateway"]
+
+
 def test_ports_are_open_to_this_machine_only(compose: dict[str, Any]) -> None:
     ports = [port for s in compose["services"].values() for port in s.get("ports", [])]
 
@@ -115,6 +144,21 @@ def test_images_run_as_an_ordinary_user() -> None:
     assert "--gid 10001" in stages()["python"]
 
 
+def test_an_image_has_one_environment_and_nothing_that_installs_packages() -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    built_on = {stage: base for base, stage in re.findall(r"^FROM (\S+) AS (\S+)$", text, re.M)}
+
+    assert re.search(r"pip uninstall .*\bpip$", stages()["runtime"], re.MULTILINE)
+    for target in ("gateway", "consumer"):
+        assert built_on[target] == "runtime"
+        assert re.findall(r"--from=(\S+)", stages()[target]) == [f"{target}-packages"]
+        assert f"venv --without-pip /opt/{target}" in stages()[f"{target}-packages"]
+        # Neither is built for the other.
+        assert built_on[f"{target}-packages"] == "build"
+    assert "requirements-gateway" not in stages()["build"] + stages()["consumer-packages"]
+    assert "requirements-consumer" not in stages()["build"] + stages()["gateway-packages"]
+
+
 def test_an_init_passes_signals_on_from_the_first_instant() -> None:
     for target in ("gateway", "consumer"):
         assert 'ENTRYPOINT ["tini", "-e", "143", "--", "pgsluice"]' in stages()[target]
@@ -151,8 +195,9 @@ def test_every_file_that_the_dockerfile_copies_is_let_through_by_dockerignore() 
     }
     copied = {
         name
-        for line in stages()["build"].splitlines()
-        if line.startswith("COPY ")
+        for stage in stages().values()
+        for line in stage.splitlines()
+        if line.startswith("COPY ") and "--from=" not in line
         for name in line.split()[1:-1]
     }
 

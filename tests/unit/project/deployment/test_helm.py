@@ -1,0 +1,172 @@
+"""The Helm chart makes what the Kustomize base makes: rendered, or by its text without helm."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[4]
+BASE = ROOT / "deploy" / "kubernetes" / "gateway"
+CHART = ROOT / "deploy" / "helm" / "pgsluice"
+KUBERNETES = "1.33"
+OF_A_RELEASE = {
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/managed-by",
+    "app.kubernetes.io/version",
+    "helm.sh/chart",
+}
+
+
+def base() -> dict[str, dict[str, Any]]:
+    """Objects of the base by kind, with the image and the ConfigMap that its kustomization adds."""
+    kustomization = yaml.safe_load((BASE / "kustomization.yaml").read_text())
+    found = {
+        manifest["kind"]: manifest
+        for name in kustomization["resources"]
+        for manifest in yaml.safe_load_all((BASE / name).read_text())
+    }
+    (image,) = kustomization["images"]
+    (container,) = found["StatefulSet"]["spec"]["template"]["spec"]["containers"]
+    container["image"] = f"{image['name']}:{image['newTag']}"
+    (generated,) = kustomization["configMapGenerator"]
+    found["ConfigMap"] = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": generated["name"]},
+        "data": {name: (BASE / name).read_text() for name in generated["files"]},
+    }
+    return found
+
+
+def without_release(value: Any) -> Any:
+    """Leave out the labels that only a release has."""
+    if isinstance(value, dict):
+        kept = {k: without_release(v) for k, v in value.items() if k not in OF_A_RELEASE}
+        return {k: v for k, v in kept.items() if not (k == "labels" and kept.get("name") is None)}
+    return [without_release(one) for one in value] if isinstance(value, list) else value
+
+
+def rendered(*arguments: str) -> dict[str, dict[str, Any]]:
+    helm = shutil.which("helm")
+    if helm is None:
+        if os.environ.get("PGSLUICE_REQUIRE_HELM", "0") not in ("", "0"):
+            pytest.fail("PGSLUICE_REQUIRE_HELM is set, and there is no helm")
+        pytest.skip("no helm is installed here: the chart's text was compared with the base")
+    done = subprocess.run(
+        [helm, "template", "pgsluice", str(CHART), *arguments], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    objects = [one for one in yaml.safe_load_all(done.stdout) if one is not None]
+    for one in objects:
+        kubernetes_validate.validate(one, KUBERNETES, strict=True)
+    return {one["kind"]: one for one in objects}
+
+
+def test_the_chart_without_values_is_the_base() -> None:
+    found, expected = rendered(), base()
+
+    assert found.keys() == expected.keys()
+    for kind, wanted in expected.items():
+        labels = found[kind]["metadata"].pop("labels")
+        assert labels["app.kubernetes.io/name"] == "pgsluice"
+        wanted["metadata"].pop("labels", None)
+        assert without_release(found[kind]) == without_release(wanted), kind
+
+
+def test_values_reach_what_they_are_for(tmp_path: Path) -> None:
+    values: dict[str, Any] = {
+        "image": {"repository": "r.example/g", "tag": "v9", "pullPolicy": "Always"},
+        "imagePullSecrets": [{"name": "pull"}],
+        "secretName": "other",
+        "secretKey": "url",
+        "settings": '[source]\nslot = "x"\n',
+        "definitions": "-- {{ not a template }}\n",
+        "env": [{"name": "A", "value": "b"}],
+        "extraVolumes": [{"name": "ca", "secret": {"secretName": "ca"}}],
+        "extraVolumeMounts": [{"name": "ca", "mountPath": "/ca", "readOnly": True}],
+        "spool": {"size": "1Gi", "storageClassName": "fast"},
+        "serviceAccountName": "irsa",
+        "automountServiceAccountToken": True,
+        "podAnnotations": {},
+        "podLabels": {"team": "data"},
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [{"key": "k", "operator": "Exists"}],
+        "topologySpreadConstraints": [
+            {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
+        ],
+        "priorityClassName": "high",
+    }
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
+
+    objects = rendered("--values", str(tmp_path / "values.yaml"))
+    spec = objects["StatefulSet"]["spec"]
+    pod = spec["template"]["spec"]
+    (container,) = pod["containers"]
+
+    assert objects["ConfigMap"]["data"] == {
+        "pgsluice.toml": values["settings"],
+        "replication.sql": values["definitions"],
+    }
+    assert (container["image"], container["imagePullPolicy"]) == ("r.example/g:v9", "Always")
+    assert container["env"][0]["value"].endswith("/url") and container["env"][1]["value"] == "b"
+    assert container["volumeMounts"][-1] == values["extraVolumeMounts"][0]
+    assert pod["volumes"][-1] == values["extraVolumes"][0]
+    assert pod["volumes"][1]["secret"]["secretName"] == "other"
+    for name in (
+        "imagePullSecrets", "serviceAccountName", "automountServiceAccountToken", "nodeSelector",
+        "tolerations", "topologySpreadConstraints", "priorityClassName",
+    ):  # fmt: skip
+        assert pod[name] == values[name]
+    assert "annotations" not in spec["template"]["metadata"]
+    assert spec["template"]["metadata"]["labels"]["team"] == "data"
+    (claim,) = spec["volumeClaimTemplates"]
+    assert claim["spec"]["storageClassName"] == "fast"
+
+
+def test_the_chart_s_text_says_what_the_base_says() -> None:
+    template = (CHART / "templates" / "statefulset.yaml").read_text()
+    fixed = {line.strip() for line in template.splitlines() if "{{" not in line}
+    manifest = (BASE / "statefulset.yaml").read_text()
+    expected = {line.strip() for line in manifest.splitlines()}
+
+    extra = fixed - expected
+    # Keys of what only values add.
+    assert {line.rstrip(":") for line in extra} == {
+        "imagePullSecrets", "nodeSelector", "tolerations", "topologySpreadConstraints",
+    }  # fmt: skip
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    spec = yaml.safe_load(manifest)["spec"]
+    pod = spec["template"]["spec"]
+    (container,) = pod["containers"]
+    (claim,) = spec["volumeClaimTemplates"]
+    assert values["replicas"] == spec["replicas"]
+    assert values["terminationGracePeriodSeconds"] == pod["terminationGracePeriodSeconds"]
+    assert values["podAnnotations"] == spec["template"]["metadata"]["annotations"]
+    assert values["resources"] == container["resources"]
+    assert values["spool"]["size"] == claim["spec"]["resources"]["requests"]["storage"]
+    used = set(re.findall(r"\.Values\.(\w+)", _templates()))
+    assert used == values.keys()
+
+
+def test_the_chart_is_of_this_release_and_has_the_files_of_the_base() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    kustomization = yaml.safe_load((BASE / "kustomization.yaml").read_text())
+    version = re.search(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+
+    assert version is not None
+    assert (chart["version"], chart["appVersion"]) == (version[1], f"v{version[1]}")
+    assert kustomization["images"][0]["newTag"] == chart["appVersion"]
+    for name in ("pgsluice.toml", "replication.sql"):
+        assert (CHART / "files" / name).read_text() == (BASE / name).read_text()
+
+
+def _templates() -> str:
+    return "".join(path.read_text() for path in (CHART / "templates").iterdir())
