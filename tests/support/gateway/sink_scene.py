@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from gateway.core.descriptors import wait_readable
 from gateway.core.lsn import Lsn
@@ -18,6 +18,7 @@ from gateway.sink.own_topics.compacted_topic import read_compacted
 from gateway.sink.own_topics.progress import KafkaProgress, read_progress
 from gateway.sink.topics.topics import TopicSpec, ensure_topics, progress_topic_spec
 from tests.support.models.markers import decode_marker
+from tests.support.run.waiting import wait_until
 
 COPIES = (
     CopyState("s", "public", "t", "ready", Lsn(0xFFFFFFFF_00000001 >> 1)),
@@ -67,16 +68,31 @@ class Topics:
 
     def marked(self) -> list[dict[str, Any]]:
         """The markers."""
-        consumer = Consumer({**self.kafka, "group.id": "test", "isolation.level": "read_committed"})
+        consumer = Consumer(
+            {
+                **self.kafka,
+                "group.id": "test",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+            }
+        )
+        found = []
+
+        def is_at_end() -> bool:
+            message = consumer.poll(1)
+            if message is None:
+                return False
+            error = message.error()
+            if error is None:
+                found.append(decode_marker((message.value() or b"")[5:]))
+            return error is not None and error.code() == KafkaError._PARTITION_EOF
+
         try:
             consumer.assign([TopicPartition(self.markers, 0, 0)])
-            return [
-                decode_marker((message.value() or b"")[5:])
-                for message in iter(lambda: consumer.poll(2), None)
-                if message.error() is None
-            ]
+            wait_until(is_at_end, 60, "the end of the markers", poll_s=0)
         finally:
             consumer.close()
+        return found
 
     def visible(self) -> list[bytes]:
         """Keys that a ``read_committed`` consumer sees in partition 0."""
