@@ -186,7 +186,7 @@ class EmbeddedKafka(Embedded):
             cwd=self.folder,
             remove=self.folder,
         )
-        server.await_ready(self._answers, timeout_s=90)
+        server.await_ready(self._answers, timeout_s=240)
         return server
 
     def _answers(self) -> bool:

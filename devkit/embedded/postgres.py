@@ -172,7 +172,7 @@ class EmbeddedPostgres(Embedded):
             env=_environment(),
             remove=self.folder,
         )
-        server.await_ready(self._answers, timeout_s=60)
+        server.await_ready(self._answers, timeout_s=240)
         return server
 
     def _answers(self) -> bool:

@@ -97,7 +97,7 @@ def assert_markers_cover(kafka: Mapping[str, str]) -> None:
         reader.assign([TopicPartition(FEED.markers, 0, 0)])
         found = [
             decode_marker((message.value() or b"")[5:])
-            for message in reader.consume(BATCHES, timeout=30)
+            for message in reader.consume(BATCHES, timeout=30 * PATIENCE)
         ]
     finally:
         reader.close()

@@ -34,7 +34,7 @@ from gateway.sink.topics.log_bounds import read_log_bounds
 from gateway.sink.topics.topic_ids import read_topic_ids
 from gateway.sink.topics.topics import TopicSpec, describe_topics, ensure_topics
 from tests.support.gateway.sink_scene import COPIES, FixedIds, Topics, committed, finish, make_sink
-from tests.support.run.waiting import wait_until, within
+from tests.support.run.waiting import PATIENCE, wait_until, within
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 
@@ -133,7 +133,7 @@ def test_records_arrive_as_given_tombstones_and_headers_included(
     consumer = Consumer({**topics.kafka, "group.id": "test", "isolation.level": "read_committed"})
     try:
         consumer.assign([TopicPartition(topics.rows, 1, 0)])
-        found = consumer.consume(3, timeout=30)
+        found = consumer.consume(3, timeout=30 * PATIENCE)
     finally:
         consumer.close()
 

@@ -19,7 +19,7 @@ import pytest
 from devkit.embedded.kafka import EmbeddedKafka
 from devkit.embedded.processes import free_port
 from spark_consumer.cli import main
-from tests.support.run.waiting import wait_until
+from tests.support.run.waiting import PATIENCE, wait_until
 from tests.support.spark.kafka_topics import RegisteredSchemas, Topics
 from tests.support.spark.records import Col, TableTopic
 
@@ -50,8 +50,10 @@ class Scene:
             f'[registry]\nurl = "{registry}"\n'
             f'[consumer]\nsubscriptions = ["{self.name}"]\ntrigger_interval_s = 0.5\n'
             f'metrics_listen = "127.0.0.1:{self.port}"\n'
-            # Java's own defaults take minutes to find out that a broker is away.
-            'kafka_java = { "request.timeout.ms" = "1000", "default.api.timeout.ms" = "2000" }\n'
+            # Java's own defaults take minutes to find out that a broker is away; a busy one, which
+            # is not, has as long as everything else here.
+            f'kafka_java = {{ "request.timeout.ms" = "{1_000 * PATIENCE}",'
+            f' "default.api.timeout.ms" = "{2_000 * PATIENCE}" }}\n'
         )
 
     def publish(self, end_lsn: int) -> None:

@@ -48,7 +48,7 @@ class Topics:
                 "transaction.timeout.ms": 900_000,
             }
         )
-        self._producer.init_transactions(30)
+        self._producer.init_transactions(30 * PATIENCE)
         self._next: Counter[tuple[str, int]] = Counter()
         self._miscounted = ""
         self.writer: Mapping[str, Any] | None = None
@@ -57,7 +57,7 @@ class Topics:
 
     def create(self, topic: str, partitions: int = 1) -> None:
         new = NewTopic(topic, num_partitions=partitions, replication_factor=1)
-        self._admin.create_topics([new])[topic].result(30)
+        self._admin.create_topics([new])[topic].result(30 * PATIENCE)
 
     def miscount(self, topic: str) -> None:
         """Let the next marker say one record too many."""
@@ -105,10 +105,10 @@ class Topics:
         progress = {"kind": "PROGRESS", "end_lsn": end_lsn, "commit_time": commit_time}
         self._mark({**progress, "offsets": offsets, "writer": self.writer})
         if abort:
-            self._producer.flush(30)
-            self._producer.abort_transaction(30)
+            self._producer.flush(30 * PATIENCE)
+            self._producer.abort_transaction(30 * PATIENCE)
         else:
-            self._producer.commit_transaction(30)
+            self._producer.commit_transaction(30 * PATIENCE)
             for each in offsets:
                 self._next[each["topic"], each["partition"]] = each["next_offset"]
 
