@@ -38,7 +38,6 @@ def copied(
     spark: SparkSession,
     folder: Path,
     *keys: int,
-    held: bool = False,
     tables: TableFormat | None = None,
 ) -> tuple[TableTopic, Direct]:
     """A table with rows of these keys, all of them copied, and its topic."""
@@ -47,7 +46,7 @@ def copied(
     topic.truncate(0x90, 0, snapshot="first")
     for key in keys:
         topic.change("r", 0x90, 0, after={"id": key, "b": "copied"})
-    table.apply(held=held, small=held)
+    table.apply(held=False, small=False)
     return topic, table
 
 
@@ -72,44 +71,60 @@ def tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> T
     return DeltaFormat(private=request.param != "merged")
 
 
-def test_a_large_batch_changes_rows_whose_keys_have_bounds(
+def strangers(topic: TableTopic, lsn: int, there: int, deleted: int, replaced: int) -> None:
+    """Changes of these rows, and an update and a delete of rows that are not there."""
+    topic.change("u", lsn, 1, after={"id": there, "b": "there"})
+    topic.change("u", lsn, 3, after={"id": 31, "b": "not there"})
+    topic.change("d", lsn, 5, before={"id": deleted})
+    topic.change("d", lsn, 7, before={"id": 32})
+    topic.change("c", lsn, 9, after={"id": 33, "b": "comes and goes"})
+    topic.change("d", lsn, 11, before={"id": 33})
+    topic.change("c", lsn, 13, after={"id": replaced, "b": "replaced"})
+
+
+def test_batches_like_the_one_before_and_unlike_it_change_rows_and_count_those_not_there(
     spark: SparkSession, tmp_path: Path, tables: TableFormat
 ) -> None:
-    topic = TableTopic(StaticSchemas(), "s.public.t", COLUMNS, ["id"])
-    table = Direct(spark, tmp_path, topic, tables)
-    topic.truncate(0x90, 0, snapshot="first")
-    for key in range(1, 6):
-        topic.change("r", 0x90, 0, after={"id": key, "b": "copied"})
-    table.apply()
+    topic, table = copied(spark, tmp_path, *range(1, 6), tables=tables)
+
+    # Keys that have bounds.
     topic.change("u", 0x98, 1, after={"id": 1, "b": None}, unchanged=["b"])
     topic.change("u", 0x98, 3, after={"id": 2, "b": "set"})
     topic.change("d", 0x98, 5, before={"id": 3})
     topic.change("c", 0x98, 7, after={"id": 7, "b": "new"})
-
     table.apply(held=False, small=False)
-
     assert table.rows() == [(1, "copied"), (2, "set"), (4, "copied"), (5, "copied"), (7, "new")]
+    assert table.skipped == 0
 
-
-@pytest.mark.parametrize("how", ["held", "large", "large, of another kind"])
-def test_updates_and_deletes_that_find_no_row_are_counted(
-    spark: SparkSession, tmp_path: Path, tables: TableFormat, how: str
-) -> None:
-    held = how == "held"
-    topic, table = copied(spark, tmp_path, *range(1, 6), held=held, tables=tables)
-    if how == "large, of another kind":
-        topic.columns = [*COLUMNS, Col("late", "string", "text", number=9)]
-    topic.change("u", 0x98, 1, after={"id": 1, "b": "there"})
-    topic.change("u", 0x98, 3, after={"id": 11, "b": "not there"})
-    topic.change("d", 0x98, 5, before={"id": 2})
-    topic.change("d", 0x98, 7, before={"id": 12})
-    topic.change("c", 0x98, 9, after={"id": 13, "b": "comes and goes"})
-    topic.change("d", 0x98, 11, before={"id": 13})
-    topic.change("c", 0x98, 13, after={"id": 3, "b": "replaced"})
-
-    table.apply(held=held, small=held)
-
+    # Like that one.
+    strangers(topic, 0xA0, there=1, deleted=2, replaced=4)
+    table.apply(held=False, small=False)
+    assert table.rows() == [(1, "there"), (4, "replaced"), (5, "copied"), (7, "new")]
     assert table.skipped == 2
+
+    # Of another kind.
+    topic.columns = [*COLUMNS, Col("late", "string", "text", number=9)]
+    strangers(topic, 0xB0, there=4, deleted=1, replaced=5)
+    topic.change("u", 0xB0, 15, after={"id": 7, "b": "changed", "late": "set"})
+    table.apply(held=False, small=False)
+    assert table.rows() == [(4, "there", None), (5, "replaced", None), (7, "changed", "set")]
+    assert table.skipped == 4
+
+    # With a truncate in the middle.
+    topic.change("u", 0xC0, 1, after={"id": 7, "b": "x", "late": "y"})
+    topic.change("c", 0xC0, 2, after={"id": 8, "b": "before", "late": None})
+    topic.truncate(0xC0, 3)
+    for key in (1, 2, 3):
+        topic.change("c", 0xC0, 3 + key, after={"id": key, "b": "behind", "late": None})
+    table.apply(held=False, small=False)
+    assert table.rows() == [(key, "behind", None) for key in (1, 2, 3)]
+    assert table.skipped == 4
+
+    # By the driver, where it may.
+    strangers(topic, 0xD0, there=1, deleted=2, replaced=3)
+    table.apply()
+    assert table.rows() == [(1, "there", None), (3, "replaced", None)]
+    assert table.skipped == 6
 
 
 def test_a_small_share_becomes_one_file_however_many_partitions_it_comes_from(
@@ -124,29 +139,6 @@ def test_a_small_share_becomes_one_file_however_many_partitions_it_comes_from(
 
     after = set(spark.read.format("delta").load(table.path).inputFiles())
     assert (len(after - before), before - after) == (1, set())
-
-
-def test_large_batches_are_taken_like_the_one_before_or_unlike_it(
-    spark: SparkSession, tmp_path: Path, tables: TableFormat
-) -> None:
-    topic, table = copied(spark, tmp_path, 1, tables=tables)
-    topic.change("c", 0xA0, 1, after={"id": 2, "b": "new"})
-    topic.change("d", 0xA0, 3, before={"id": 1})
-    table.apply(held=False, small=False)
-    assert table.rows() == [(2, "new")]
-
-    topic.columns = [*COLUMNS, Col("late", "string", "text", number=9)]
-    topic.change("u", 0xB0, 1, after={"id": 2, "b": "changed", "late": "set"})
-    topic.change("c", 0xB0, 3, after={"id": 3, "b": "x", "late": None})
-    table.apply(held=False, small=False)
-    assert table.rows() == [(2, "changed", "set"), (3, "x", None)]
-
-    topic.change("u", 0xC0, 1, after={"id": 3, "b": "x", "late": "y"})
-    topic.change("c", 0xC0, 2, after={"id": 4, "b": "before", "late": None})
-    topic.truncate(0xC0, 3)
-    topic.change("c", 0xC0, 4, after={"id": 5, "b": "behind", "late": None})
-    table.apply(held=False, small=False)
-    assert table.rows() == [(5, "behind", None)]
 
 
 def test_a_large_batch_like_the_one_before_that_lacks_a_record_is_refused(
