@@ -14,6 +14,9 @@ from schemas.settings.fields import Rule, address
 TableFormatName: TypeAlias = Literal["delta", "iceberg"]
 """Format of the tables that the Spark job rebuilds."""
 
+ViewEngine: TypeAlias = Literal["spark", "duckdb"]
+"""Program that reads the rebuilt tables through views."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerTable:
@@ -33,6 +36,10 @@ class ConsumerTable:
 
     formats: Mapping[str, TableFormatName] = field(default_factory=dict)
     """Subscriptions with another format: from the name to the format."""
+
+    views: tuple[ViewEngine, ...] = ()
+    """Engines (`spark`, `duckdb`) for which each cut replaces a file of SQL, with views that show
+    all tables of a subscription at one point; see [spark.md](spark.md#views)."""
 
     checkpoint: Annotated[str, Rule(path=True)] = "checkpoint"
     """Spark's checkpoints, one folder below it per subscription."""

@@ -41,7 +41,8 @@ def _typed(key: str, value: Any, hint: Any) -> Any:
     if get_origin(hint) is Literal:
         return _literal(key, value, get_args(hint))
     if get_origin(hint) is tuple:
-        return _texts(key, value)
+        texts = _texts(key, value)
+        return tuple(_typed(key, text, get_args(hint)[0]) for text in texts)
     if hint == Mapping[str, tuple[str, ...]]:
         table = _expect(key, value, dict, "a table")
         return {name: _texts(f"{key}.{name}", texts) for name, texts in table.items()}

@@ -30,10 +30,12 @@ from typing import Protocol
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField
 
+from schemas.settings.consumer import ViewEngine
 from spark_consumer.formats.changes import KeyedChanges, ValueChanges
 from spark_consumer.formats.commit_metadata import NO_VERSION, Commit, Found, Version
 from spark_consumer.formats.data_files import DataFile, DataFiles
 from spark_consumer.formats.schema_evolution import Step
+from spark_consumer.formats.view_sql import ViewPlace
 from spark_consumer.kafka.position import Position
 
 __all__ = ["Draft", "Table", "TableFormat"]
@@ -67,6 +69,27 @@ class TableFormat(Protocol):
 
     def rows_at(self, spark: SparkSession, path: str, version: Version) -> DataFrame:
         """Return the rows of a table at a version, however old, as long as its files exist."""
+
+    def view_settings(self, folder: str, engine: ViewEngine) -> Sequence[str]:
+        """Return the statements that an engine needs before it can read tables through views.
+
+        Args:
+            folder: Folder above the tables, as the engine names it.
+            engine: Engine with the extensions that are made for the format.
+
+        Raises:
+            SettingsError: it cannot read tables there.
+        """
+
+    def engine_version(self, spark: SparkSession, path: str, version: Version) -> str:
+        """Return how engines call a version of the table in a folder.
+
+        Raises:
+            TableError: there is no such version.
+        """
+
+    def view(self, place: ViewPlace, engine_version: str) -> str:
+        """Return what shows a table at a version: the part of CREATE VIEW after the view's name."""
 
 
 class Table(Protocol):

@@ -39,6 +39,7 @@ from spark_consumer.settings import ConsumerSettings
 from spark_consumer.spark.failures import SparkFailedError, every_table
 from spark_consumer.spark.tuning import INTERPRETED, tuned
 from spark_consumer.states.manifests import Hold, Manifest, Manifests, TableState
+from spark_consumer.states.views import Views
 
 __all__ = ["Rebuild"]
 
@@ -89,6 +90,9 @@ class Rebuild:
         self._topics = topics
         self._marker_topic = transaction_topic(subscription)
         self._manifests = Manifests(spark, settings.warehouse, subscription)
+        self._views = Views(
+            self._spark, table_format, settings.warehouse, subscription, settings.views
+        )
         self._tables = SubscriberTables(self._spark, table_format, settings.warehouse, subscription)
         self._reader = SmallReader(spark, settings)
         self._planner = Planner(
@@ -113,6 +117,9 @@ class Rebuild:
             TransientConsumerError: the file system fails.
         """
         self.manifest = self._manifests.newest() or Manifest("")
+        # A job may have been stopped between its manifest and its views, or had other settings.
+        self._views.clear()
+        self._views.publish(self.manifest)
         self._count(0)
 
     def hold(self, unread: Hold | None) -> None:
@@ -356,6 +363,7 @@ class Rebuild:
 
     def _store(self, manifest: Manifest) -> None:
         self.manifest = self._manifests.store(manifest, self.manifest)
+        self._views.publish(self.manifest)
 
     def _apply(
         self, markers: Sequence[Marker], topics: Sequence[str], *, last: bool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from py4j.java_gateway import is_instance_of  # type: ignore[import-untyped]
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -12,7 +12,12 @@ from pyspark.sql import SparkSession
 
 from spark_consumer.errors import TransientConsumerError
 
-__all__ = ["Folder"]
+__all__ = ["RENAMING", "Folder"]
+
+RENAMING: Final = frozenset({"file", "hdfs", "viewfs"})
+"""Schemes of file systems on which a rename is one step."""
+
+_LOCAL: Final = "org.apache.hadoop.fs.RawLocalFileSystem"
 
 
 class Folder:
@@ -34,6 +39,11 @@ class Folder:
         if is_instance_of(self._gateway, self._files, "org.apache.hadoop.fs.ChecksumFileSystem"):
             # A checksum in a second file cannot change at the same instant as the first.
             self._files = self._files.getRawFileSystem()
+
+    def qualified(self) -> str:
+        """Return the folder's path with its scheme, and absolute."""
+        with self._errors():
+            return str(self._files.makeQualified(self._place).toString())
 
     def time(self, name: str) -> int | None:
         """Return when a file was written, in milliseconds since 1970; None if it does not exist."""
@@ -83,14 +93,31 @@ class Folder:
 
     def replace(self, name: str, text: str) -> None:
         """Write a file as a whole: a crash leaves the old one or the new one."""
-        options = self._fs.Options.Rename
         with self._errors():
             self._context.mkdir(self._place, None, True)
             self.write(f".{name}.new", text)
-            fresh = self._fs.Path(self._place, f".{name}.new")
-            array = self._gateway.new_array(options, 1)
-            array[0] = options.OVERWRITE
-            self._context.rename(fresh, self._fs.Path(self._place, name), array)
+            fresh, old = (self._fs.Path(self._place, n) for n in (f".{name}.new", name))
+            if is_instance_of(self._gateway, self._files, _LOCAL):
+                # Hadoop's own rename removes the old file first.
+                nio = self._jvm.java.nio.file
+                moves = self._gateway.new_array(nio.CopyOption, 1)
+                moves[0] = nio.StandardCopyOption.ATOMIC_MOVE
+                paths = [self._files.pathToFile(path).toPath() for path in (fresh, old)]
+                nio.Files.move(*paths, moves)
+            else:
+                options = self._gateway.new_array(self._fs.Options.Rename, 1)
+                options[0] = self._fs.Options.Rename.OVERWRITE
+                self._context.rename(fresh, old, options)
+
+    def publish(self, name: str, text: str) -> None:
+        """Write a file for others: whoever reads it gets the old text or the new one.
+
+        On a local disk and HDFS that is a rename, on an object store one PUT.
+        """
+        if str(self._files.getUri().getScheme()) in RENAMING:
+            self.replace(name, text)
+        else:
+            self.write(name, text)
 
     def remove(self, name: str) -> None:
         """Remove a file, if it exists."""

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
+from schemas.settings.consumer import ViewEngine
 from spark_consumer.display import logger
+from spark_consumer.errors import SettingsError
 from spark_consumer.formats.commit_metadata import Version
 from spark_consumer.formats.delta.check import check_delta, difference
 from spark_consumer.formats.delta.checkpoints import Checkpoints
 from spark_consumer.formats.delta.files import FileCache
 from spark_consumer.formats.delta.session import SESSION_SETTINGS
 from spark_consumer.formats.delta.table import DeltaTable
+from spark_consumer.formats.view_sql import ViewPlace, text_literal
 from spark_consumer.spark.files import Folder
 from spark_consumer.spark.tuning import tuned
 
@@ -86,3 +90,25 @@ class DeltaFormat:
         """See `TableFormat`."""
         with tuned(spark, _ANY_AGE):
             return spark.read.format("delta").option("versionAsOf", version).load(path)
+
+    def view_settings(self, folder: str, engine: ViewEngine) -> Sequence[str]:
+        """See `TableFormat`."""
+        if engine == "spark":
+            return [f"SET {key}={value}" for key, value in _ANY_AGE.items()]
+        if "%" in folder:
+            raise SettingsError(
+                "DuckDB reads no Delta tables in a warehouse with % in its path",
+                hint="use another folder, or leave duckdb out of consumer.views",
+            )
+        return ()
+
+    def engine_version(self, spark: SparkSession, path: str, version: Version) -> str:
+        """See `TableFormat`."""
+        return str(version)
+
+    def view(self, place: ViewPlace, engine_version: str) -> str:
+        """See `TableFormat`."""
+        folder = text_literal(place.path, place.engine)
+        if place.engine == "spark":
+            return f"USING delta OPTIONS (path {folder}, versionAsOf '{engine_version}')"
+        return f"AS FROM delta_scan({folder}, version={engine_version})"

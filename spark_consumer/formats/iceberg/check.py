@@ -8,14 +8,13 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from spark_consumer.errors import SettingsError
+from spark_consumer.spark.files import RENAMING
 
 __all__ = ["check_iceberg"]
 
 _CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
 _LEAST: Final = (1, 12)
 _HINT: Final = "see docs/spark.md, Iceberg"
-_RENAMING: Final = frozenset({"file", "hdfs", "viewfs"})
-"""Schemes of file systems on which a rename is one step, and fails if the file exists."""
 
 
 def check_iceberg(spark: SparkSession, warehouse: str) -> None:
@@ -39,7 +38,7 @@ def check_iceberg(spark: SparkSession, warehouse: str) -> None:
     path = jvm.org.apache.hadoop.fs.Path(warehouse)
     files = path.getFileSystem(spark._jsc.hadoopConfiguration())
     scheme = str(files.getUri().getScheme())
-    if scheme not in _RENAMING:
+    if scheme not in RENAMING:
         raise SettingsError(
             f"Iceberg tables cannot be in a warehouse at {scheme}: a commit is a rename of a file,"
             " which is not one step there",

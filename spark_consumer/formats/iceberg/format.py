@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
+from schemas.settings.consumer import ViewEngine
 from spark_consumer.errors import TableError
 from spark_consumer.formats.commit_metadata import Version
 from spark_consumer.formats.iceberg.check import check_iceberg
 from spark_consumer.formats.iceberg.metadata import Metadata
 from spark_consumer.formats.iceberg.session import SESSION_SETTINGS, use_paths
 from spark_consumer.formats.iceberg.table import IcebergTable, rows_of
+from spark_consumer.formats.view_sql import ViewPlace, text_literal
 from spark_consumer.spark.files import Folder
 
 __all__ = ["IcebergFormat"]
@@ -71,3 +74,22 @@ class IcebergFormat:
         if state is None:
             raise TableError(f"the folder {path} holds no Iceberg table")
         return rows_of(spark, state, version)
+
+    def view_settings(self, folder: str, engine: ViewEngine) -> Sequence[str]:
+        """See `TableFormat`."""
+        return ()
+
+    def engine_version(self, spark: SparkSession, path: str, version: Version) -> str:
+        """See `TableFormat`."""
+        state = Metadata(spark, path, path).state()
+        snapshot = None if state is None else state.snapshot(version)
+        if snapshot is None:
+            raise TableError(f"the folder {path} holds no Iceberg table at version {version}")
+        return str(snapshot.snapshotId())
+
+    def view(self, place: ViewPlace, engine_version: str) -> str:
+        """See `TableFormat`."""
+        folder = text_literal(place.path, place.engine)
+        if place.engine == "spark":
+            return f"USING iceberg OPTIONS (path {folder}, versionAsOf '{engine_version}')"
+        return f"AS FROM iceberg_scan({folder}, snapshot_from_id={engine_version})"

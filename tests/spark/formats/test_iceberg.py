@@ -267,7 +267,7 @@ def test_what_iceberg_cannot_have_is_refused_by_name(
 
     assert IcebergFormat.checked(spark, str(tmp_path)) == IcebergFormat()
     with monkeypatch.context() as patch:
-        patch.setattr(check, "_RENAMING", frozenset({"hdfs"}))
+        patch.setattr(check, "RENAMING", frozenset({"hdfs"}))
         with pytest.raises(SettingsError, match="cannot be in a warehouse at file"):
             IcebergFormat.checked(spark, str(tmp_path))
     with monkeypatch.context() as patch:

@@ -17,6 +17,7 @@ from spark_consumer.reader import read, state_at
 from spark_consumer.settings import ConsumerSettings
 from tests.support.spark.kafka_topics import RegisteredSchemas, Topics
 from tests.support.spark.records import Col, TableTopic
+from tests.support.spark.view_readers import DuckDbReader, Reader, SparkReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,6 +53,7 @@ def test_tables_are_complete_at_each_endpos_and_stay_so_under_a_new_checkpoint(
         checkpoint=str(tmp_path / "checkpoint"),
         subscriptions=(name,),
         formats={name: kind},
+        views=("spark", "duckdb"),
         endpos=0x100,
     )
     tables = tmp_path / "warehouse" / name / "public"
@@ -100,6 +102,13 @@ def test_tables_are_complete_at_each_endpos_and_stay_so_under_a_new_checkpoint(
     def then(at: str) -> list[tuple[Any, ...]]:
         kept = read(name, "public.t1", at=at, warehouse=settings.warehouse, spark=spark)
         return [tuple(row) for row in kept.collect()]
+
+    # Readers without the job's code: the file is of the last cut that changed a table.
+    readers: dict[str, Reader] = {"spark": SparkReader(spark), "duckdb": DuckDbReader()}
+    for engine, reader in readers.items():
+        view = f"`{name}.public.t1`" if engine == "spark" else f'"{name}".public.t1'
+        file = tables.parent / f"views.{engine}.sql"
+        assert reader.ask(file, f"SELECT * FROM {view}") == (0x118, [(3, "copied")])
 
     assert then("0/98") == then("0/10F") == [(2, "copied")]
     assert then("0/118") == then("0/300") == [(3, "copied")]

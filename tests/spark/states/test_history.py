@@ -21,9 +21,11 @@ from spark_consumer.kafka.position import Position
 from spark_consumer.reader import read
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.states.manifests import Manifest, Manifests, TableState
+from spark_consumer.states.views import Views
 from spark_consumer.verify.rebuilt import RebuiltTables
 from tests.support.spark.direct import Direct
 from tests.support.spark.records import Col, StaticSchemas, TableTopic
+from tests.support.spark.view_readers import SparkReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -129,6 +131,10 @@ def test_a_table_that_rarely_changes_is_read_as_it_was_and_its_old_files_go_in_t
     # State 2 ends here, and is needed for `keep_hours` from here on.
     history.write(3, changed)
     history.tidy()
+    # Of an age at which Delta would refuse to read it, were it not told otherwise.
+    Views(spark, DeltaFormat(), str(tmp_path), "s", ["spark"]).publish(history.state)
+    _, viewed = SparkReader(spark).ask(tmp_path / "s" / "views.spark.sql", "FROM `s.public.t`")
+    assert viewed == [(3,)]
     first = history.path / "_delta_log"
     history.write(4, 0.0)
     # A checkpoint, which Delta makes after ten commits, forgets what is old.

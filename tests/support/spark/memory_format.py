@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
+from schemas.settings.consumer import ViewEngine
 from spark_consumer.errors import TableError, TransientConsumerError
 from spark_consumer.formats.changes import (
     NEEDS_ROW,
@@ -23,6 +24,7 @@ from spark_consumer.formats.changes import (
 from spark_consumer.formats.commit_metadata import NO_VERSION, Commit, Found, Version
 from spark_consumer.formats.data_files import DataFile, DataFiles
 from spark_consumer.formats.schema_evolution import Add, Drop, Rename, Step, Widen
+from spark_consumer.formats.view_sql import ViewPlace
 from spark_consumer.kafka.position import Position
 from spark_consumer.names import quoted
 from spark_consumer.values.conversions import literal
@@ -71,6 +73,15 @@ class MemoryFormat:
 
     def rows_at(self, spark: SparkSession, path: str, version: Version) -> DataFrame:
         return next(s for s in self.states[path] if s.version == version).frame(spark)
+
+    def view_settings(self, folder: str, engine: ViewEngine) -> Sequence[str]:
+        return ()
+
+    def engine_version(self, spark: SparkSession, path: str, version: Version) -> str:
+        return str(version)
+
+    def view(self, place: ViewPlace, engine_version: str) -> str:
+        return f"AS SELECT {engine_version} AS version"
 
 
 class MemoryTable:

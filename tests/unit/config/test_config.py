@@ -346,6 +346,7 @@ MISTAKES = [
     ("warehose = 'x'", {}, "consumer.warehose: unknown key; did you mean 'warehouse'?"),
     ("parallel_tables = 'many'", {}, "consumer.parallel_tables: must be a whole number"),
     ("parallel_tables = 0", {}, "consumer.parallel_tables: must be at least 1"),
+    ("views = ['trino']", {}, "consumer.views: must be one of 'spark', 'duckdb'"),
     ("keep_hours = -1", {}, "consumer.keep_hours: must be at least 0"),
     ("keep_hours = 1e300", {}, "consumer.keep_hours: must be at most 1,000,000,000"),
     ("shutdown_timeout_s = 0", {}, "consumer.shutdown_timeout_s: must be greater than 0"),

@@ -1,0 +1,33 @@
+"""How engines name folders, and which they cannot read."""
+
+from __future__ import annotations
+
+import pytest
+
+from schemas.settings.consumer import ViewEngine
+from spark_consumer.errors import SettingsError
+from spark_consumer.formats.delta.format import DeltaFormat
+from spark_consumer.formats.view_sql import engine_path
+
+
+@pytest.mark.parametrize(
+    ("path", "engine", "message"),
+    [
+        ("hdfs://host/w", "duckdb", "DuckDB does not read HDFS"),
+        ("file:/${HOME}", "spark", "cannot name a warehouse"),
+        ("file:/a\nb", "duckdb", "cannot name a warehouse"),
+        ("file:/100%", "duckdb", "no Delta tables in a warehouse with %"),
+    ],
+)
+def test_a_warehouse_that_an_engine_cannot_read_is_refused_by_name(
+    path: str, engine: ViewEngine, message: str
+) -> None:
+    with pytest.raises(SettingsError, match=message):
+        DeltaFormat().view_settings(engine_path(path, engine), engine)
+
+
+def test_an_engine_gets_a_path_as_it_names_it() -> None:
+    assert engine_path("file:/w/a b", "duckdb") == "/w/a b"
+    assert engine_path("file:///w", "duckdb") == "/w"
+    assert engine_path("s3a://bucket/w", "duckdb") == "s3://bucket/w"
+    assert engine_path("s3a://bucket/w", "spark") == "s3a://bucket/w"
