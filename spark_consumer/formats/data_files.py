@@ -43,10 +43,12 @@ class StoredColumn:
     Attributes:
         name: Name in files.
         number: Number in files; None if columns have none.
+        has_statistics: Whether a file's statistics include it.
     """
 
     name: str
     number: int | None
+    has_statistics: bool = True
 
 
 @dataclass(frozen=True, slots=True)

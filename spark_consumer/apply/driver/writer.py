@@ -199,6 +199,7 @@ class SmallWriter:
                         "id": files.columns[column.name].number,
                         "type": column.spark_type,
                         "equality": _equality(column, epoch.key),
+                        "statistics": files.columns[column.name].has_statistics,
                     }
                     for column in columns
                 ],

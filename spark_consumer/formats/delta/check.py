@@ -44,6 +44,7 @@ _CALLED: Final = {
         "Metadata metadata()",
         "Protocol protocol()",
         "StructType schema()",
+        "StructType statsSchema()",
         "Dataset allFiles()",
         "Dataset withStats()",
     ),

@@ -69,6 +69,11 @@ _WITH_TIMES: Final[Mapping[str, Any]] = {
     "writerFeatures": ["timestampNtz", "appendOnly", "invariants"],
 }
 _MARKS: Final = "delta.enableDeletionVectors"
+_INDEXED: Final = "delta.dataSkippingNumIndexedCols"
+_MOST_INDEXED: Final = 32
+"""Number of columns with statistics, unless a property says otherwise."""
+_WHOLE: Final = re.compile(r"-?[0-9]{1,9}")
+_INDEXED_BY_NAME: Final = "delta.dataSkippingStatsColumns"
 _MOST_KNOWN: Final = 20_000
 """Number of files of all tables that are kept in mind; a table counts as one more."""
 _MOST_FILES: Final = 64
@@ -142,11 +147,13 @@ def known_files(
     if not _is_plain(protocol, metadata):
         return None
     actions: tuple[str, ...] = ()
+    indexed = log.indexed(snapshot)
     if fields is not None:
         if not _allows(protocol, metadata, fields):
             return None
         metadata["schemaString"] = StructType(list(fields)).json()
         actions = (json.dumps({"metaData": metadata}),)
+        indexed = _first(fields, metadata.get("configuration", {}))
     files = []
     java = log.log()
     for action in snapshot.allFiles().limit(_MOST_FILES + 1).collectAsList():
@@ -158,7 +165,8 @@ def known_files(
         place = action.absolutePath(java).toString()
         size, deleted = int(entry["size"]), entry.get("deletionVector")
         files.append(DataFile(place, entry["path"], size, int(rows), statistics, deleted))
-    known = _with_columns(version, files, StructType.fromJson(json.loads(metadata["schemaString"])))
+    schema = StructType.fromJson(json.loads(metadata["schemaString"]))
+    known = _with_columns(version, files, schema, indexed)
     if known.bytes > most or len(files) > _MOST_FILES:
         return None
     chosen = metadata.get("configuration", {}).get(_MARKS)
@@ -189,13 +197,13 @@ def _marking(protocol: Mapping[str, Any], metadata: Mapping[str, Any]) -> tuple[
     )
 
 
-def _with_columns(version: Version, files: Iterable[DataFile], schema: StructType) -> DataFiles:
-    columns = {
-        field.name: StoredColumn(
-            field.metadata.get(_PHYSICAL, field.name), field.metadata.get(_NUMBER)
-        )
-        for field in schema.fields
-    }
+def _with_columns(
+    version: Version, files: Iterable[DataFile], schema: StructType, indexed: Collection[str]
+) -> DataFiles:
+    columns = {}
+    for field in schema.fields:
+        name = field.metadata.get(_PHYSICAL, field.name)
+        columns[field.name] = StoredColumn(name, field.metadata.get(_NUMBER), name in indexed)
     return DataFiles(version, tuple(files), tuple(schema.fields), columns)
 
 
@@ -217,17 +225,29 @@ def _new(spark: SparkSession, fields: Sequence[StructField]) -> DataFiles | None
     protocol = _WITH_TIMES if has_times(fields) else _PLAIN
     actions = (json.dumps({"protocol": protocol}), json.dumps({"metaData": metadata}))
     marking = _marking(protocol, metadata)
-    known = _with_columns(NO_VERSION, (), schema)
+    known = _with_columns(NO_VERSION, (), schema, _first(fields, {}))
     return replace(known, actions=actions, can_mark=True, marking=marking)
+
+
+def _first(fields: Sequence[StructField], settings: Mapping[str, str]) -> frozenset[str]:
+    """Return the columns with statistics in a table that is to have these columns.
+
+    None of them has parts, each of which Delta would count; their names are those in files.
+    """
+    most = int(settings.get(_INDEXED, _MOST_INDEXED))
+    return frozenset(field.name for field in (fields if most < 0 else fields[:most]))
 
 
 def _allows(
     protocol: Mapping[str, Any], metadata: Mapping[str, Any], fields: Sequence[StructField]
 ) -> bool:
     """Whether a table's columns can become these by new metadata alone."""
-    mode = metadata.get("configuration", {}).get("delta.columnMapping.mode", "none")
+    settings = metadata.get("configuration", {})
     return (
-        mode == "none"
+        settings.get("delta.columnMapping.mode", "none") == "none"
+        # Only Delta knows what a list of columns means that are to be others.
+        and _INDEXED_BY_NAME not in settings
+        and _WHOLE.fullmatch(settings.get(_INDEXED, "0")) is not None
         and not needs_mapping(field.name for field in fields)
         and (not has_times(fields) or "timestampNtz" in protocol.get("writerFeatures", ()))
     )

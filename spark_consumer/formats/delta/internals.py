@@ -96,6 +96,16 @@ class PrivateLog:
         found = self.snapshot().metadata().configuration().get(name)
         return str(found.get()) if found.isDefined() else None
 
+    def indexed(self, snapshot: Any) -> frozenset[str]:
+        """Return the names in files of the columns that statistics include.
+
+        Delta says it: it counts parts of columns, and knows the forms of names in its properties.
+        """
+        schema = StructType.fromJson(json.loads(snapshot.statsSchema().json()))
+        counted = schema["nullCount"].dataType if "nullCount" in schema.names else StructType()
+        assert isinstance(counted, StructType)
+        return frozenset(counted.names)
+
     def commits(self, newest: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Yield versions and the info of their commits, newest first, as far back as the log goes.
 

@@ -460,6 +460,62 @@ def test_another_reader_sees_no_row_that_is_marked(spark: SparkSession, tmp_path
     assert read["a"].to_list()[:4] == [0, 0, 0, 6]
 
 
+def test_rows_are_marked_beside_delta_s_marks_in_files_of_other_columns(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    before = [
+        Col("id", "int", "integer", number=1),
+        Col("a", "int", "integer", number=2),
+        Col("gone", "int", "integer", number=3),
+        Col("big", "string", "text", number=4),
+    ]
+    topic = TableTopic(StaticSchemas(), "s.public.t", before, ["id"])
+    table = Direct(spark, tmp_path, topic)
+    topic.truncate(0x90, 0, snapshot="first")
+    for key in range(1, 13):
+        topic.change("r", 0x90, 0, after={"id": key, "a": key, "gone": 0, "big": f"big {key}"})
+    table.apply()
+    let_mark(table)
+    (first,) = entries(table)
+    topic.change("u", 0xA0, 1, after={"id": 1, "a": -1, "gone": 0}, unchanged=["big"])
+    topic.change("d", 0xA0, 3, before={"id": 2})
+    table.apply(held=False)
+    assert table.held == 1
+    assert entries(table)[first]["deletionVector"]["cardinality"] == 2
+
+    # A column with another name, and one that is gone; Spark applies the cut that brings them.
+    topic.columns = [before[0], Col("b", "int", "integer", number=2), before[3]]
+    topic.change("c", 0xB0, 1, after={"id": 2, "b": -2, "big": "again"})
+    table.apply()
+    topic.change("u", 0xB1, 1, after={"id": 3, "b": -3}, unchanged=["big"])
+    topic.change("u", 0xB1, 3, after={"id": 1, "b": -10}, unchanged=["big"])
+    topic.rekey(0xB1, 5, before={"id": 4}, after={"id": 40, "b": -4}, unchanged=["big"])
+    table.apply()
+    # A key that has become wider.
+    topic.columns[0] = Col("id", "long", "bigint", number=1)
+    topic.change("d", 0xC0, 1, before={"id": 40})
+    table.apply()
+    topic.change("u", 0xC1, 1, after={"id": 5, "b": -5}, unchanged=["big"])
+    topic.rekey(0xC1, 3, before={"id": 6}, after={"id": 2**40, "b": -6}, unchanged=["big"])
+    table.apply()
+    topic.change("u", 0xD0, 1, after={"id": 2**40, "b": -7}, unchanged=["big"])
+    topic.change("u", 0xD0, 3, after={"id": 2, "b": -8}, unchanged=["big"])
+    table.apply()
+
+    assert table.held == 4
+    assert table.skipped == 0
+    assert sorted(table.rows()) == [
+        (1, -10, "big 1"),
+        (2, -8, "again"),
+        (3, -3, "big 3"),
+        (5, -5, "big 5"),
+        *((key, key, f"big {key}") for key in range(7, 13)),
+        (2**40, -7, "big 6"),
+    ]
+    # 1 to 6 have been in the file.
+    assert entries(table)[first]["deletionVector"]["cardinality"] == 6
+
+
 MONEY = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
 
 

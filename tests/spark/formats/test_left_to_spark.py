@@ -32,7 +32,14 @@ def applied(spark: SparkSession, file: Path, columns: dict[str, str]) -> Any:
     java: Any = spark._jvm
     small = java.pgsluice.small
     listed = [
-        {"field": name, "physical": name, "id": None, "type": kind, "equality": "text"}
+        {
+            "field": name,
+            "physical": name,
+            "id": None,
+            "type": kind,
+            "equality": "text",
+            "statistics": True,
+        }
         for name, kind in columns.items()
     ]
     spec = json.dumps({"columns": listed, "key": [next(iter(columns))]})

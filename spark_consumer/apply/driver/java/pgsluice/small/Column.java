@@ -8,5 +8,12 @@ package pgsluice.small;
  * @param fieldId its number in files; null if they have none
  * @param type its type
  * @param equality which of its values are equal
+ * @param hasStatistics whether a file's statistics include it
  */
-record Column(String field, String physical, Integer fieldId, ColumnType type, Equality equality) {}
+record Column(
+        String field,
+        String physical,
+        Integer fieldId,
+        ColumnType type,
+        Equality equality,
+        boolean hasStatistics) {}

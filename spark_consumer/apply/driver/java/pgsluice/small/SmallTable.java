@@ -29,8 +29,8 @@ public final class SmallTable {
     private final Map<List<Integer>, Decoder> decoders = new HashMap<>();
 
     /**
-     * @param spec as JSON: {@code columns} of field, physical, id, type, equality; and {@code key},
-     *     the fields of the key, or null
+     * @param spec as JSON: {@code columns} of field, physical, id, type, equality, statistics;
+     *     and {@code key}, the fields of the key, or null
      * @param mostBytes bytes that the values may have that are read of the tail, of the keys of a
      *     file, and of all other rows
      */
@@ -46,7 +46,8 @@ public final class SmallTable {
                     one.get("physical").asText(),
                     one.hasNonNull("id") ? one.get("id").asInt() : null,
                     ColumnType.of(one.get("type").asText()),
-                    Equality.valueOf(one.get("equality").asText().toUpperCase(Locale.ROOT))));
+                    Equality.valueOf(one.get("equality").asText().toUpperCase(Locale.ROOT)),
+                    one.get("statistics").asBoolean()));
         }
         columns = listed.toArray(new Column[0]);
         hasKey = root.hasNonNull("key");
@@ -63,7 +64,8 @@ public final class SmallTable {
     /**
      * Prepares a pair of schemas.
      *
-     * @param keyId schema of keys; -1 without one
+     * @param keyId schema of records' keys; -1 without one
+     * @param keySchema the same; null if the key of rows is not the records', see {@link Decoder}
      * @return false if their values are not those of the columns' types as they are
      */
     public boolean prepare(int keyId, String keySchema, int valueId, String valueSchema) {

@@ -3,7 +3,11 @@ package pgsluice.small;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 
-/** Statistics of a file's rows: the number of nulls by column, bounds of whole numbers. */
+/**
+ * Statistics of a file's rows: the number of nulls by column, bounds of whole numbers.
+ *
+ * <p>Which columns they include, the table's properties say.
+ */
 final class Statistics {
     private final Column[] columns;
     private final long[] nulls;
@@ -40,10 +44,16 @@ final class Statistics {
     /** Returns them as Delta's log has them. Source: Delta's protocol, "Per-file Statistics". */
     String json(ObjectMapper mapper) {
         ObjectNode made = mapper.createObjectNode().put("numRecords", rows);
+        if (java.util.Arrays.stream(columns).noneMatch(Column::hasStatistics)) {
+            return made.toString();
+        }
         ObjectNode low = made.putObject("minValues");
         ObjectNode high = made.putObject("maxValues");
         ObjectNode none = made.putObject("nullCount");
         for (int at = 0; at < columns.length; at++) {
+            if (!columns[at].hasStatistics()) {
+                continue;
+            }
             String name = columns[at].physical();
             none.put(name, nulls[at]);
             if (columns[at].type().isInteger() && nulls[at] < rows) {
