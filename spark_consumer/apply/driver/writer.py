@@ -122,8 +122,6 @@ class SmallWriter:
         assert isinstance(epoch.records, HeldRecords)
         if any(column.spark_type.partition("(")[0] not in _KINDS for column in columns):
             raise NotSmallError
-        if epoch.key is not None and epoch.key.in_row:
-            raise NotSmallError  # the Java classes look for the key in the record's key
         fields = self._fields(columns, epoch) if recreate else None
         try:
             files = table.data_files(found, LARGEST_BYTES, fields)
@@ -212,13 +210,15 @@ class SmallWriter:
             if len(self._prepared) >= _MOST_TABLES:
                 self._prepared.popitem(last=False)
         self._prepared[table.path, spec] = prepared
+        in_key = epoch.key is not None and not epoch.key.in_row
         for piece in epoch.pieces:
             ids = (piece.key_id, piece.value_id)
             if ids not in prepared.pairs:
                 self._check_types(columns, piece.value_id)
                 key_id = -1 if piece.key_id is None else piece.key_id
-                texts = self._text(piece.key_id), self._text(piece.value_id)
-                if not prepared.java.prepare(key_id, texts[0], piece.value_id, texts[1]):
+                key = self._text(piece.key_id) if in_key else None
+                value = self._text(piece.value_id)
+                if not prepared.java.prepare(key_id, key, piece.value_id, value):
                     raise NotSmallError
                 prepared.pairs.add(ids)
         return prepared

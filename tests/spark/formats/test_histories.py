@@ -85,6 +85,26 @@ def test_a_keyed_table_ends_as_the_apply_worker_leaves_it(
     assert table.rows() == model.contents()
 
 
+@pytest.mark.parametrize("way", ["by the driver, in a tail", "in frames"])
+def test_a_table_under_another_key_ends_as_the_apply_worker_leaves_it(
+    spark: SparkSession, tmp_path: Path, seed: int, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if way in TAILS:
+        monkeypatch.setattr(small_writer, "TAIL_BYTES", TAILS[way])
+    chance = random.Random(seed)
+    topic = TableTopic(
+        StaticSchemas(), "s.public.t", KEYED_COLUMNS, ["a"], partitions=3, identity=["id"]
+    )
+    model = KeyedTable("id")
+    keyed_history(chance, topic, model, changes=400, keys=60)
+
+    table = Direct(spark, tmp_path, topic, FORMATS[way]())
+
+    play(table, len(topic.records), chance, way)
+
+    assert table.rows() == model.contents()
+
+
 @pytest.mark.parametrize(
     "way",
     ["by the driver", "in frames", "merged", "Iceberg, marked", "in memory"],

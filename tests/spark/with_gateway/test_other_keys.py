@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gateway.core.lsn import parse_lsn
+from spark_consumer.formats.delta.session import APPLICATION
 from spark_consumer.job.job import run
 from spark_consumer.settings import ConsumerSettings
 from tests.support.backends.servers import Database, DatabaseFactory
@@ -66,6 +68,12 @@ def test_tables_under_other_keys_are_those_of_the_native_subscription(
         frame = spark.read.format("delta").load(str(path))
         return sorted((tuple(row) for row in frame.collect()), key=repr)
 
+    def writer(table: str) -> str:
+        """What the newest commit says of who made it."""
+        log = tmp_path / "warehouse" / s.slot / "public" / table / "_delta_log"
+        first = max(log.glob("*.json")).read_text().splitlines()[0]
+        return str(json.loads(first)["commitInfo"]["engineInfo"])
+
     with database.connect() as connection:
         connection.execute(f"{TABLES} {PUBLICATIONS}".encode())
         native = NativeSubscription(database, make_database, TABLES, NATIVE)
@@ -86,3 +94,4 @@ def test_tables_under_other_keys_are_those_of_the_native_subscription(
             native.wait_until_applied(end)
             for table in IDENTITIES:
                 assert rebuilt(table) == native.rows(table), table
+                assert writer(table) == APPLICATION, "by the driver, not by Spark"

@@ -20,7 +20,10 @@ BAG_COLUMNS = [Col("x", "double", "double precision"), Col("y", "string", "text"
 def keyed_history(
     chance: random.Random, topic: TableTopic, model: KeyedTable, *, changes: int, keys: int
 ) -> None:
-    """Puts, updates, deletes, key changes (of absent rows too), TOAST, few truncates."""
+    """Puts, updates, deletes, key changes (of absent rows too), TOAST, few truncates.
+
+    Where the topic has another key than the table, an update that changes it is a key change.
+    """
 
     def key() -> str:
         return f"{chance.randrange(keys)}{chance.choice(['', '.0', '.00'])}"
@@ -29,10 +32,16 @@ def keyed_history(
         big = chance.choice([None, "", "x" * chance.randrange(1, 9)])
         return {"id": identity, "a": chance.choice([None, chance.randrange(99)]), BIG: big}
 
+    def identified(identity: str) -> dict[str, Any]:
+        if topic.identity is None:
+            return {"id": identity}
+        there = model.rows.get(model.identity({"id": identity}))
+        return {"id": identity, "a": chance.randrange(99) if there is None else there["a"]}
+
     lsn, seq = 100, 0
     for number in range(changes):
         lsn, seq = (lsn + 8, 1) if chance.random() < 0.3 else (lsn, seq + 2)
-        old = {"id": key()}
+        old = identified(key())
         new = row(chance.choice([old["id"], old["id"].split(".")[0]]))
         unchanged = chance.choice([[], [], [BIG]])
         sent = new | dict.fromkeys(unchanged)
@@ -40,6 +49,9 @@ def keyed_history(
             case "c":
                 topic.change("c", lsn, seq, after=sent, unchanged=unchanged)
                 model.insert(sent)
+            case "u" if topic.identity is not None and old["a"] != new["a"]:
+                topic.rekey(lsn, seq, before=old, after=sent, unchanged=unchanged)
+                model.update(new, new, unchanged)
             case "u":
                 topic.change("u", lsn, seq, before=None, after=sent, unchanged=unchanged)
                 model.update(new, new, unchanged)

@@ -124,6 +124,7 @@ class TableTopic:
 
     Attributes:
         key: Fields of the key; None for no key, empty for the whole row.
+        identity: Fields that identify a row where the key has other ones.
         partitions: Of the topic; a key's records are all in one.
     """
 
@@ -135,6 +136,7 @@ class TableTopic:
     table: str = "t"
     records: list[Record] = field(default_factory=list)
     partitions: int = 1
+    identity: list[str] | None = None
 
     def change(
         self,
@@ -174,7 +176,7 @@ class TableTopic:
         places = [self._partition(row)] if op != "t" else list(range(self.partitions))
         for place in places:
             self.records.append(Record(self.topic, key, value, encoded, place))
-        if op == "d" and self.key:
+        if op == "d" and self.key and self.identity is None:
             self.records.append(Record(self.topic, key, None, encoded, *places))
 
     def rekey(
@@ -206,13 +208,16 @@ class TableTopic:
     def _key(self, row: Mapping[str, Any]) -> bytes:
         names = self.key or [column.field for column in self.columns]
         columns = [column for column in self.columns if column.field in names]
-        schema = key_schema(self.schema, self.table, columns, nullable=not self.key)
+        nullable = not self.key or self.identity is not None
+        schema = key_schema(self.schema, self.table, columns, nullable=nullable)
         return encode(
             self.registry.register(schema), schema, {name: row.get(name) for name in names}
         )
 
     def _value(self, datum: Mapping[str, Any]) -> bytes:
         schema = value_schema(self.schema, self.table, self.columns)
+        if self.identity is not None:
+            schema["pg_identity"] = self.identity
         return encode(self.registry.register(schema), schema, datum)
 
 

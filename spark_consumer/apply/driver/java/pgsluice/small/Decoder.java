@@ -38,7 +38,8 @@ final class Decoder {
     /**
      * @param keyPlaces which columns are the key, in its order; all of them where there is none
      * @param hasKey whether rows are identified by the key
-     * @param keySchema writer schema of keys; null without a key
+     * @param keySchema writer schema of records' keys; null if they are not that key, whose values
+     *     are those of the row then
      * @param valueSchema writer schema of values: the envelope
      */
     Decoder(Column[] columns, int[] keyPlaces, boolean hasKey, Schema keySchema, Schema valueSchema) {
@@ -47,7 +48,7 @@ final class Decoder {
         this.hasKey = hasKey;
         Schema needed = needed(valueSchema);
         values = reader(valueSchema, needed);
-        keys = hasKey ? reader(keySchema, keySchema) : null;
+        keys = keySchema == null ? null : reader(keySchema, keySchema);
         before = needed.getField("before").pos();
         after = needed.getField("after").pos();
         unchanged = needed.getField("unchanged").pos();
@@ -60,7 +61,7 @@ final class Decoder {
             Schema.Field field = row.getField(columns[at].field());
             places[at] = field.pos();
             types[at] = notNull(field.schema());
-            Schema.Field key = hasKey ? keySchema.getField(columns[at].field()) : null;
+            Schema.Field key = keySchema == null ? null : keySchema.getField(columns[at].field());
             inKey[at] = key == null ? -1 : key.pos();
             keyTypes[at] = key == null ? null : notNull(key.schema());
         }
@@ -109,7 +110,7 @@ final class Decoder {
     /** Decodes a record for which {@link WireRecord#isChange} holds. */
     Change decode(WireRecord record) throws IOException {
         GenericRecord envelope = read(values, record.value());
-        GenericRecord key = hasKey ? read(keys, record.key()) : null;
+        GenericRecord key = keys == null ? null : read(keys, record.key());
         GenericRecord old = (GenericRecord) envelope.get(before);
         GenericRecord now = (GenericRecord) envelope.get(after);
         boolean isPut = !record.isRemoval();
@@ -130,7 +131,7 @@ final class Decoder {
         if (hasKey) {
             List<Object> from =
                     kind == Change.Kind.MOVE ? Equality.of(whole(old), columns, keyPlaces) : null;
-            return new Change(kind, keyOf(key), from, row, isSent);
+            return new Change(kind, key == null ? keyOf(now, old) : keyOf(key), from, row, isSent);
         }
         List<Object> to = row == null ? null : Equality.of(row, columns, keyPlaces);
         List<Object> from = isPut ? null : Equality.of(whole(old), columns, keyPlaces);
@@ -179,6 +180,16 @@ final class Decoder {
     private Object value(GenericRecord record, int at) {
         Object datum = record == null ? null : record.get(places[at]);
         return datum == null ? null : columns[at].type().ofAvro(datum, types[at]);
+    }
+
+    /** Returns the key of a row: what was not sent of it has not changed. */
+    private List<Object> keyOf(GenericRecord now, GenericRecord old) {
+        Object[] row = new Object[columns.length];
+        for (int at : keyPlaces) {
+            Object sent = value(now, at);
+            row[at] = sent == null ? value(old, at) : sent;
+        }
+        return Equality.of(row, columns, keyPlaces);
     }
 
     private List<Object> keyOf(GenericRecord key) {
