@@ -63,7 +63,7 @@ class Router:
 
     Args:
         answering: Context manager entered around calls to the outside, in which keepalives are
-            answered.
+            answered; also while `routes` build a route.
 
     Attributes:
         ended: End of the last transaction with an END marker, by subscription.
@@ -84,7 +84,7 @@ class Router:
         self._feeds = routes.addresses.feeds
         self._settings = settings
         self._now_ms = now_ms
-        self._answering = answering
+        self._answering = routes.by_oid.answering = answering
         self.ended: dict[str, Lsn] = {}
         self._verdicts: Verdicts | None = None
         if routes.evaluator is not None and routes.filters.ask_server:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from gateway.copy import ChunkedCopy
 from gateway.core.errors import SchemaError, SchemaRefusedError
@@ -495,14 +496,19 @@ class _LazyRoutes(dict[int, RelationRoute]):
 
     Looking up a relation raises UnannouncedError if it was never announced, SchemaError if it
     cannot be published as it is now, TransientError if the catalog or registry cannot be reached.
+
+    Attributes:
+        answering: Context manager entered while a route is built: catalog and registry may be slow.
     """
 
     def __init__(self, build: Callable[[int], RelationRoute | None]) -> None:
         super().__init__()
         self._build = build
+        self.answering: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def __missing__(self, relation_oid: int) -> RelationRoute:
-        route = self._build(relation_oid)
+        with self.answering():
+            route = self._build(relation_oid)
         if route is None:
             raise UnannouncedError(relation_oid)
         self[relation_oid] = route

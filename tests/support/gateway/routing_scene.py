@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
@@ -192,6 +193,7 @@ class Gateway:
         hash_key: bytes = b"",
         has_masks: bool = False,
         retired: frozenset[TableId] = frozenset(),
+        answering: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.schemas = schemas or Schemas()
         names = dict.fromkeys(p.subscription for p in publishes)
@@ -237,7 +239,7 @@ class Gateway:
             reader=self,
             evaluator=evaluator,
         )
-        self.router = Router(self.routes, settings, now_ms=lambda: 1)
+        self.router = Router(self.routes, settings, now_ms=lambda: 1, answering=answering)
         self._assembler = Assembler(series=True)
         self._lsn = 1000
         self.in_series = 0  # transactions that were not routed one by one

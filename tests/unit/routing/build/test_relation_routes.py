@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,6 +18,7 @@ from tests.support.gateway.routing_scene import (
     T1_TABLE,
     TWO_COLUMNS,
     Gateway,
+    Schemas,
     data,
     ops,
     publish,
@@ -37,6 +41,30 @@ def test_a_replayed_transaction_teaches_its_relations_without_records() -> None:
     gateway.router.learn(replayed)
 
     assert ops(gateway.commit(Insert(T1, (b"3", b"4")))) == ["c"]
+
+
+def test_the_server_is_answered_while_the_schemas_of_a_first_row_are_registered() -> None:
+    """A restart waits for no schema that was registered before, so that a first row may."""
+    inside: list[bool] = []
+    registered: list[tuple[str, bool]] = []
+
+    class Slow(Schemas):
+        def register(self, subject: str, schema: Mapping[str, Any]) -> int:
+            registered.append((subject, bool(inside)))
+            return super().register(subject, schema)
+
+    @contextmanager
+    def answering() -> Iterator[None]:
+        assert not inside, "two threads would read the stream"
+        inside.append(True)
+        yield
+        inside.clear()
+
+    gateway = Gateway([T1_TABLE], [publish()], schemas=Slow(), answering=answering)
+    del registered[:]
+    gateway.commit(relation_of(T1_TABLE), Insert(T1, (b"1", b"2")), Insert(T1, (b"2", b"2")))
+
+    assert registered == [("s.public.t1-key", True), ("s.public.t1-value", True)]
 
 
 def test_a_relation_that_is_announced_again_brings_the_publication_as_it_is_now() -> None:
