@@ -26,6 +26,7 @@ from gateway.definitions.requests import released
 from gateway.definitions.tables.renamed import kept_topics
 from gateway.observe import event
 from gateway.routing import RoutingSettings
+from gateway.routing.build.known_schemas import registered_before
 from gateway.runtime.planning.ownership import refuse_foreign_topics
 from gateway.runtime.planning.plan import read_definitions, read_plan, recalled_plan
 from gateway.runtime.planning.preflight import plan_refusals, server_refusals
@@ -141,7 +142,7 @@ def set_up(
             for _, refusal in plan_refusals(settings, connection, plan):
                 raise refusal
         elif len(plan.targets) >= _MANY_TABLES:
-            known = _registered_before(settings, watermark, facts)
+            known = _known_schemas(settings, plan, watermark, facts)
         topics, routing, schemas, more = register(
             settings, connection, plan, facts, registry, known=known
         )
@@ -168,8 +169,10 @@ def set_up(
     )
 
 
-def _registered_before(settings: Settings, watermark: Watermark | None, facts: ServerFacts) -> str:
-    """Return the fingerprint of the schemas that were registered together; empty if unknown.
+def _known_schemas(
+    settings: Settings, plan: Plan, watermark: Watermark | None, facts: ServerFacts
+) -> str:
+    """Return the fingerprint of schemas that are not waited for; empty if all are.
 
     Somebody else may have written it, or the registry may be another by now: it only says that
     their ids are asked for at a table's first row, not before.
@@ -180,7 +183,7 @@ def _registered_before(settings: Settings, watermark: Watermark | None, facts: S
             return ""
         # A gateway that was killed leaves its Kafka transaction open, until this one starts.
         watermark = read_progress(settings.kafka, topic, identity, settled=False).watermark
-    return "" if watermark is None else watermark.schemas
+    return "" if watermark is None else registered_before(plan, watermark)
 
 
 def register(
