@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from random import Random
 from typing import Final, TypeAlias
 
@@ -132,7 +133,7 @@ class Wal:
         self.running: list[Transaction] = []
         self.prepared: list[Prepare] = []
         self._next_xid = 700
-        self._next_value = 1
+        self._values = count(1)
         self._gids = 0
 
     def copy(self) -> Wal:
@@ -140,8 +141,9 @@ class Wal:
         twin = Wal()
         twin.records, twin.end = list(self.records), self.end
         twin.prepared = list(self.prepared)
-        twin._next_xid, twin._next_value = self._next_xid, self._next_value
-        twin._gids = self._gids
+        twin._next_xid, twin._gids = self._next_xid, self._gids
+        # Its rows are others even where its LSNs and xids are the same.
+        twin._values = self._values
         return twin
 
     def crash(self) -> None:
@@ -181,8 +183,7 @@ class Wal:
 
     def _row(self, random: Random, transaction: Transaction) -> None:
         xid = transaction.xid if transaction.subxid is None else transaction.subxid
-        row = Row(*self._span(random), transaction, xid, self._next_value)
-        self._next_value += 1
+        row = Row(*self._span(random), transaction, xid, next(self._values))
         transaction.rows.append(row)
         self._append(row)
 

@@ -256,10 +256,13 @@ class World:
         for gateway in self._gateways:
             gateway.kill()
         self._gateways, self._frozen = [], {}
+        slot, since = self._backup.slot, self.checker.since
         self._restored_before |= (
             self._backup.wal.end < self.checker.watermark
             or self._backup.timeline < self.server.timeline
-            or self._backup.slot is None
+            or slot is None
+            # A slot of before the one that Kafka knows sends what is not in Kafka.
+            or (since is not None and slot.created_at < since)
         )
         self.server.restore(self._backup, promote=promote)
         self.checker.restored()
