@@ -56,6 +56,16 @@ class Folder:
                 raise
             return int(status.getModificationTime())
 
+    def has(self, name: str = "") -> bool:
+        """Return whether a file or folder is in it; without a name, whether it exists itself.
+
+        Absence is an exception of the JVM's in the other methods, and PySpark makes about eighty
+        calls of the JVM for each; here it is an answer.
+        """
+        with self._errors():
+            place = self._fs.Path(self._place, name) if name else self._place
+            return bool(self._files.exists(place))
+
     def names(self) -> list[str]:
         """Return the names of the files and folders in it; none if it does not exist."""
         with self._errors():

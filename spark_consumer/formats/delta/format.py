@@ -79,7 +79,7 @@ class DeltaFormat:
 
     def has_table(self, spark: SparkSession, path: str) -> bool:
         """See `TableFormat`."""
-        return Folder(spark, path).time("_delta_log") is not None
+        return Folder(spark, path).has("_delta_log")
 
     def table(self, spark: SparkSession, path: str, label: str) -> DeltaTable:
         """See `TableFormat`."""

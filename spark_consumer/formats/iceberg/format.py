@@ -57,10 +57,10 @@ class IcebergFormat:
     def has_table(self, spark: SparkSession, path: str) -> bool:
         """See `TableFormat`."""
         folder = Folder(spark, f"{path}/metadata")
-        if folder.time("version-hint.text") is not None:
+        if folder.has("version-hint.text"):
             return True
         # A commit removes the hint for a moment. The jar may be missing where this is asked.
-        return any(map(_METADATA.fullmatch, folder.names()))
+        return folder.has() and any(map(_METADATA.fullmatch, folder.names()))
 
     def table(self, spark: SparkSession, path: str, label: str) -> IcebergTable:
         """See `TableFormat`."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from py4j.java_gateway import GatewayClient  # type: ignore[import-untyped]
+from py4j.protocol import MEMORY_COMMAND_NAME  # type: ignore[import-untyped]
 
 from spark_consumer.errors import SettingsError, TransientConsumerError
 from spark_consumer.formats.changes import KeyedChanges, ValueChanges
+from spark_consumer.formats.choice import format_at
 from spark_consumer.formats.commit_metadata import NO_VERSION, Commit, Found
 from spark_consumer.formats.delta import check
 from spark_consumer.formats.delta.format import DeltaFormat
@@ -18,6 +21,7 @@ from spark_consumer.formats.iceberg.format import IcebergFormat
 from spark_consumer.formats.protocol import Table, TableFormat
 from spark_consumer.kafka.layout import ColumnPlan
 from spark_consumer.kafka.position import Position
+from spark_consumer.spark.files import Folder
 from tests.support.spark.memory_format import MemoryFormat
 
 if TYPE_CHECKING:
@@ -97,6 +101,31 @@ def test_of_two_writes_on_top_of_one_state_the_second_changes_nothing(
     assert table.position_at(versions[1]) == commit(1).position
     old = tables.rows_at(session, table.path, versions[1])
     assert {row.id for row in old.collect()} == {0, 1}
+
+
+def test_a_table_that_is_not_there_is_asked_for_in_few_calls_of_the_jvm(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, path = [], str(tmp_path / "t")
+    send = GatewayClient.send_command
+
+    def counted(client: GatewayClient, command: str, *arguments: Any, **options: Any) -> Any:
+        if not command.startswith(MEMORY_COMMAND_NAME):  # Objects that Python needs no more.
+            calls.append(command)
+        return send(client, command, *arguments, **options)
+
+    monkeypatch.setattr(GatewayClient, "send_command", counted)
+    assert format_at(spark, path) is None
+
+    # One exception of the JVM's takes about eighty, beside those that are needed.
+    assert 0 < len(calls) < 100
+    folder = Folder(spark, path)
+    assert not folder.has()
+    # A folder that a first commit has begun to fill, and a file where a folder is looked for.
+    (tmp_path / "t" / "metadata").mkdir(parents=True)
+    (tmp_path / "file").write_text("")
+    assert format_at(spark, path) is format_at(spark, str(tmp_path / "file")) is None
+    assert folder.has() and folder.has("metadata") and not folder.has("_delta_log")
 
 
 def test_what_differs_from_the_delta_that_the_job_knows_is_found_at_start(
