@@ -85,6 +85,7 @@ class Registry(Closing):
             ) from None
         self._on_wait = on_wait
         self._ids: dict[tuple[str, str], int] = {}
+        self._of_subjects: dict[str, threading.Lock] = {}
         self._known_subjects: set[str] = set()
         self._is_backward: bool | None = None
 
@@ -107,10 +108,7 @@ class Registry(Closing):
         text = _text_of(schema)
         found = self._ids.get((subject, text))
         if found is None:
-            found = call_in_background(
-                lambda: self._ask_for_id(subject, text), on_wait=self._on_wait
-            )
-            self._ids[subject, text] = found
+            found = call_in_background(lambda: self._id_of(subject, text), on_wait=self._on_wait)
         return found
 
     def request(self, schemas: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
@@ -155,7 +153,7 @@ class Registry(Closing):
                 if key is None:
                     return
                 try:
-                    self._ids[key] = self._ask_for_id(*key)
+                    self._id_of(*key)
                 except SchemaRefusedError:
                     continue
                 except GatewayError:
@@ -165,6 +163,18 @@ class Registry(Closing):
 
         # Daemon threads, as in `call_in_background`.
         return [threading.Thread(target=work, daemon=True) for _ in range(_AT_ONCE)]
+
+    def _id_of(self, subject: str, text: str) -> int:
+        """Ask for an id, unless another thread is asking for it, or has.
+
+        When two threads ask for a key's schema, one could set the subject's level to BACKWARD after
+        the other has set NONE and before it registers, and the schema would be refused.
+        """
+        with self._of_subjects.setdefault(subject, threading.Lock()):
+            found = self._ids.get((subject, text))
+            if found is None:
+                found = self._ids[subject, text] = self._ask_for_id(subject, text)
+            return found
 
     def _ask_for_id(self, subject: str, text: str) -> int:
         try:
