@@ -9,7 +9,8 @@ Invariants:
   that this role could not do itself, whatever its search_path.
 - Either every row that the TRUNCATE removes is deleted, or the TRUNCATE fails with the reason. A
   snapshot from before the table's lock hides rows, and so do policies; triggers and rules can keep
-  rows from being deleted.
+  rows from being deleted. One exception: rows that triggers of one truncated table insert into
+  another, which the same statement has named before and which has been emptied already.
 - Tables that refer to the truncated one are truncated by the same statement, or PostgreSQL refuses
   it. One statement deletes from all of them, so that no foreign key is violated in between; and
   none is checked after the TRUNCATE, when the deleted rows cannot be found any more.
@@ -70,11 +71,16 @@ BEGIN
         RAISE EXCEPTION 'row security may hide rows that a TRUNCATE of % removes', place USING
             HINT = 'Truncate it as its owner, or as a role with BYPASSRLS.';
     END IF;
+    -- SET CONSTRAINTS counts for all constraints of a name, and refuses to defer some of them.
     SELECT pg_catalog.string_agg(DISTINCT k.place, ', '),
         pg_catalog.string_agg(DISTINCT k.place, ', ') FILTER (WHERE k.is_deferred)
     INTO deferrable_ones, deferred_ones
     FROM (
-        SELECT pg_catalog.format('%I.%I', n.nspname, k.conname), t.tginitdeferred
+        SELECT pg_catalog.format('%I.%I', n.nspname, k.conname), NOT EXISTS (
+            SELECT FROM pg_catalog.pg_constraint AS other
+            WHERE other.conname OPERATOR(pg_catalog.=) k.conname
+                AND other.connamespace OPERATOR(pg_catalog.=) k.connamespace
+                AND NOT other.condeferred)
         FROM pg_catalog.pg_trigger AS t
         JOIN pg_catalog.pg_constraint AS k ON k.oid OPERATOR(pg_catalog.=) t.tgconstraint
         JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) k.connamespace
