@@ -18,7 +18,8 @@ from pyspark.sql.avro.functions import from_avro
 def changes(spark: SparkSession, bootstrap: str, registry: str, topic: str) -> DataFrame:
     """The changes in the topic: lsn, and the envelope's fields.
 
-    Each record is read with the schema that it was written with, and brought to the newest one.
+    Each record is read with the schema that it was written with, and brought to that of the newest
+    record. The registry's latest version can be one of older records (docs/envelope.md, Evolution).
     """
     records = (
         spark.read.format("kafka")
@@ -34,10 +35,11 @@ def changes(spark: SparkSession, bootstrap: str, registry: str, topic: str) -> D
             F.expr("substring(value, 6)").alias("avro"),
         )
     )
+    ids = records.groupBy("schema_id").agg(F.max("lsn").alias("last")).orderBy("last").collect()
     parts = []
     with SchemaRegistryClient({"url": registry}) as schemas:
-        newest = schemas.get_latest_version(f"{topic}-value").schema.schema_str
-        for (number,) in records.select("schema_id").distinct().collect():
+        newest = schemas.get_schema(ids[-1].schema_id).schema_str
+        for number, _ in ids:
             writer = schemas.get_schema(number).schema_str
             envelope = from_avro("avro", str(writer), {"avroSchema": str(newest)})
             part = records.where(F.col("schema_id") == number)
