@@ -18,7 +18,8 @@ from schemas.interval_text import interval_parts
 
 __all__ = ["CANONICAL", "identity"]
 
-_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d+\.\d+')
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\.\d+')
+_ODD_NUMBER: Final = re.compile(r"\.\d+|(?<!e)-0(?![\d.])")
 _DAY_US: Final = 86_400_000_000
 
 
@@ -52,6 +53,10 @@ def _numeric(text: str) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def _numbers(text: str) -> str:
+    return _ODD_NUMBER.sub(lambda one: _numeric(one[0]) if one[0][0] == "." else "0", text)
+
+
 def _bpchar(text: str) -> str:
     return text.rstrip(" ")
 
@@ -79,6 +84,7 @@ CANONICAL: Final[Mapping[str, Callable[[str], Any]]] = {
     "float": _text,  # it is never a text
     "timestamptz": _text,  # the gateway's sessions are in UTC
     "numeric": _numeric,
+    "numbers": _numbers,
     "bpchar": _bpchar,
     "interval": _interval,
     "jsonb": _jsonb,

@@ -34,7 +34,9 @@ _LENGTH: Final = Struct(">i").pack
 _NULL: Final = _LENGTH(-1)
 _LENGTHS: Final = tuple(_LENGTH(n) for n in range(1024))
 
-_JSONB_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d+\.\d+')
+_JSONB_NUMBER: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|\.\d+')
+_ODD_NUMBER: Final = re.compile(rb"\.\d+|(?<!e)-0(?![\d.])")
+"""Fractions, and -0. Both expressions are linear: they begin to match at points, not at digits."""
 _USECS_PER_DAY: Final = 86_400_000_000
 
 
@@ -67,6 +69,11 @@ def _jsonb(text: bytes) -> bytes:
     )
 
 
+def _numbers(text: bytes) -> bytes:
+    """Return the text of a value with several numbers, each of which is numeric or a float."""
+    return _ODD_NUMBER.sub(lambda match: _numeric(match[0]) if match[0][:1] == b"." else b"0", text)
+
+
 def _interval(text: bytes) -> bytes:
     """Microseconds with 30 days a month, as PostgreSQL compares intervals.
 
@@ -95,6 +102,7 @@ KEY_FORMS: Final[Mapping[str, Callable[[bytes], bytes] | None]] = {
     "timestamptz": _timestamptz,
     "interval": _interval,
     "numeric": _numeric,
+    "numbers": _numbers,
     "jsonb": _jsonb,
 }
 """Canonical forms of keys, by name in schemas/types.toml; None: as it is printed."""

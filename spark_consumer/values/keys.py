@@ -67,6 +67,13 @@ def _numeric(sql: str) -> str:
     )
 
 
+def _numbers(sql: str) -> str:
+    """Return SQL of a text with several numbers, each of which is numeric or a float."""
+    whole = f"regexp_replace({sql}, '[.]0+(?![0-9])', '')"
+    short = f"regexp_replace({whole}, '([.][0-9]*[1-9])0+(?![0-9])', '$1')"
+    return f"regexp_replace({short}, '(?<!e)-0(?![0-9.])', '0')"
+
+
 def _bpchar(sql: str) -> str:
     return f"rtrim({sql})"
 
@@ -102,6 +109,7 @@ KEY_FORMS: Final[Mapping[str, Callable[[str], str]]] = {
     "text": _text,
     "timestamptz": _text,  # the gateway's sessions are in UTC
     "numeric": _numeric,
+    "numbers": _numbers,
     "bpchar": _bpchar,
     "interval": _interval,
 }

@@ -58,7 +58,7 @@ _CELLS: Final = 1_000_000
 _CODEC: Final = "spark.sql.parquet.compression.codec"
 _EQUALITIES: Final = ("numeric", "bpchar")
 """Canonical forms of text that the Java classes have, besides the text itself."""
-_UNSUPPORTED: Final = ("interval",)
+_UNSUPPORTED: Final = ("interval", "numbers")
 """Those that they do not have."""
 _KINDS: Final = frozenset(
     {"boolean", "int", "bigint", "float", "double", "decimal", "string", "binary", "date"}

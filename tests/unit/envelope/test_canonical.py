@@ -25,6 +25,13 @@ TYPES = {
     "timestamptz": 1184,
     "jsonb": 3802,
     "text": 25,
+    "numrange": 3906,
+    "nummultirange": 4532,
+    "numeric[]": 1231,
+    "numrange[]": 3907,
+    "nummultirange[]": 6151,
+    "double precision[]": 1022,
+    "real[]": 1021,
 }
 
 
@@ -80,6 +87,13 @@ def test_keys_are_equal_when_postgresql_says_so(pair: equality.Pair) -> None:
     one, other = (canonical(pair.pg_type, text.encode()) for text in (pair.one, pair.other))
 
     assert (one == other) is pair.equal
+
+
+def test_a_number_of_many_digits_takes_no_time_to_speak_of() -> None:
+    digits = b"1" * 131_072
+
+    for type_name in ("jsonb", "numeric[]"):
+        assert canonical(type_name, b"[%b, 1.0]" % digits).endswith(digits + b", 1]")
 
 
 def test_columns_are_kept_apart_by_their_lengths() -> None:

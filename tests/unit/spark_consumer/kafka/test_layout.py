@@ -82,7 +82,7 @@ def test_a_topic_of_which_no_equal_table_can_be_made_is_refused(
         value_layout(parsed_schema(1, json.dumps(written)))
 
 
-@pytest.mark.parametrize("base", ["public.citext", "jsonb", "numeric(10,2)[]"])
+@pytest.mark.parametrize("base", ["public.citext", "jsonb", "interval day[]"])
 def test_a_domain_in_a_key_is_compared_as_its_base_type(base: str) -> None:
     domain = replace(
         column("k", (65_001, "code"), typtype="d"), base_type_oid=65_000, base_type_name=base
