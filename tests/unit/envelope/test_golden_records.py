@@ -158,7 +158,13 @@ def test_the_gateway_encodes_the_golden_watermark() -> None:
     last = LastCommit(**position["last"])
     refusal = Refusal(**position["refusal"])
     watermark = Watermark(
-        position["end_lsn"], position["timeline"], position["definitions"], (), last, refusal
+        position["end_lsn"],
+        position["timeline"],
+        position["definitions"],
+        (),
+        last,
+        refusal,
+        position["schemas"],
     )
     key = progress.ProgressKey(**golden_datum("progress-key"))
 
