@@ -69,7 +69,7 @@ def test_tables_under_other_keys_are_those_of_the_native_subscription(
         return sorted((tuple(row) for row in frame.collect()), key=repr)
 
     def writer(table: str) -> str:
-        """What the newest commit says of who made it."""
+        """Metadata of the newest commit, which names its writer."""
         log = tmp_path / "warehouse" / s.slot / "public" / table / "_delta_log"
         first = max(log.glob("*.json")).read_text().splitlines()[0]
         return str(json.loads(first)["commitInfo"]["engineInfo"])

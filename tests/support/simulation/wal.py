@@ -112,7 +112,7 @@ class Note:
 WalRecord: TypeAlias = Row | SubAbort | Abort | Prepare | Commit | RollBack | Note
 
 Item: TypeAlias = tuple[str, int, tuple[int, ...]]
-"""What a reader of Kafka gets for a WAL record: its kind, xid or LSN, and values."""
+"""Item that a reader of Kafka gets for a WAL record: its kind, xid or LSN, and values."""
 
 _FIRST_LSN: Final = 1000
 

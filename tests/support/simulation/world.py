@@ -35,7 +35,7 @@ _SETTLE_STEPS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What happens; the same schedule happens in the same way again.
+    """Workload and faults of one run; the same schedule happens in the same way again.
 
     Attributes:
         steps: Number of steps until the faults end.

@@ -26,7 +26,7 @@ PROPERTIES = {
 
 
 class _Credentials(BaseHTTPRequestHandler):
-    """What the agent of ECS and EKS answers to a container."""
+    """Answer of the agent of ECS and EKS to a container."""
 
     def do_GET(self) -> None:
         body = json.dumps(
