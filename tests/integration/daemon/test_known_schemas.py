@@ -12,7 +12,6 @@ from gateway.runtime.planning import setup
 from gateway.sink.registry.registry import Registry
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import Scene, current_lsn
-from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 
@@ -52,7 +51,8 @@ def test_a_start_waits_for_no_schema_that_was_registered_and_another_registry_ge
         s.run_to(current_lsn(connection))
         assert waited == []
         assert s.rebuilt("t") == s.source_rows("SELECT * FROM t")
-        wait_until(lambda: subject in client.get_subjects(), 30, "the subject again")
+        # Not by the list of subjects: Apicurio's ends after a thousand.
+        assert client.get_versions(subject), "it was registered again"
 
         connection.execute("ALTER TABLE u ADD COLUMN b text; INSERT INTO u VALUES (1, 'x')")
         s.run_to(current_lsn(connection))
