@@ -68,7 +68,7 @@ def inputs_digest() -> str:
 def install(python: str) -> int:
     """Create ``.venv`` when there is none and bring it to the state of the lock; the exit code."""
     inside = VENV / "bin" / "python"
-    # A venv whose Python was removed or upgraded away is made anew.
+    # A venv whose Python was removed or upgraded away is made again.
     works = inside.exists() and subprocess.call([str(inside), "-c", ""]) == 0
     if not works:
         print("setup: creating .venv", flush=True)

@@ -23,7 +23,7 @@ _RESULT: Final = "rebuilt.json"
 def spark_settings(folder: Path) -> dict[str, str]:
     """Spark's properties for a session that lives a minute and sees a few hundred rows.
 
-    Compiling (Java's second compiler, Spark's generated code) and planning anew while a query
+    Compiling (Java's second compiler, Spark's generated code) and planning again while a query
     runs cost more here than they can ever bring: without them the job takes two thirds of the CPU.
     """
     return {

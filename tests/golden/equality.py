@@ -90,7 +90,7 @@ def ask(connection: psycopg.Connection[Any]) -> list[Pair]:
 
 
 def write() -> None:
-    """Write the file anew, as a server of version 18 has it."""
+    """Write the file again, as a server of version 18 has it."""
     server = EmbeddedPostgres(18).start()
     try:
         with psycopg.connect(server.dsn()) as connection:

@@ -1,4 +1,4 @@
-"""The plan is read anew when, and only when, the catalog has changed since it was read."""
+"""The plan is read again when, and only when, the catalog has changed since it was read."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def test_the_rows_of_a_part_go_out_and_what_cannot_be_copied_is_refused(
         assert ended.code == failing.code == 0, ended.err + failing.err + process.log()
         process.wait_for("copy of a part of a table abandoned")
         assert process.terminate() == 0, process.log()
-        assert process.log().count(": streaming ") == 1  # nothing was started anew for them
+        assert process.log().count(": streaming ") == 1  # nothing was started again for them
     for arguments, why in REFUSED.items():
         assert refused[arguments].code == 1
         assert why in refused[arguments].err

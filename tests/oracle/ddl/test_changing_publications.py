@@ -203,7 +203,7 @@ def test_quiet_definitions_are_not_reloaded(scene: MakeScene, database: Database
         process = started(s)
         for number in range(3):
             connection.execute("INSERT INTO tree VALUES (%s, 'x')", (number,))
-            connection.execute("ANALYZE")  # the server announces its relations anew
+            connection.execute("ANALYZE")  # the server announces its relations again
             published_to(s, current_lsn(connection))
         assert process.terminate() == 0, process.log()
 

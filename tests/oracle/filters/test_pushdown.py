@@ -172,7 +172,7 @@ def wait_for_copy_again(scene: Scene) -> None:
         copies = [m["copy"]["state"] for m in markers if m["kind"] == "COPY"]
         return copies.count("ready") >= 4
 
-    wait_until(ready, 60, "the tables to be copied anew")
+    wait_until(ready, 60, "the tables to be copied again")
 
 
 @newest

@@ -179,7 +179,7 @@ def test_markers_that_cannot_be_read_hold_their_subscription_and_no_other(
         assert job.has("markers_refused_total", damaged.name) == 6
         ready = job.read("readyz")
         assert f"subscription {unknown.name} is held: " in ready
-        # Made anew, it is read from its beginning, and so is the copy in it.
+        # Made again, it is read from its beginning, and so is the copy in it.
         deleted.topics.create(deleted.topics.marker_topic)
         deleted.copy()
         deleted.add(3)

@@ -8,26 +8,24 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from gateway.copy import Progress
-from gateway.core.errors import TransientError, UnfitKind
+from gateway.core.errors import TransientError
 from gateway.core.lsn import Lsn
-from gateway.core.records import Batch, Cut, Feed, Record
+from gateway.core.records import Batch, Cut, Record
 from gateway.core.watermark import CopyState, LastCommit
-from gateway.definitions.ddl.authentication import Reason
 from gateway.pgoutput.frames import read_begin
-from gateway.routing.row.counters import Tally
 from gateway.routing.short_transactions import RoutedSeries
 from gateway.runtime.ports import Placement
 from gateway.transactions import (
     PreparedTransaction,
     RolledBack,
     Series,
-    StandaloneMessage,
     Transaction,
 )
+from tests.support.gateway.routers import RouterOfTests, record
 
 
 class ManualClock:
@@ -127,7 +125,7 @@ class FakeSink:
         os.close(self._writer)
 
 
-class FakeRouter:
+class FakeRouter(RouterOfTests):
     """Makes one record per frame, keyed by nothing, so that tests can count and order them.
 
     Of short transactions it takes `at_once` in one go, up to one in `refused`.
@@ -140,8 +138,7 @@ class FakeRouter:
     at_once = 2
 
     def __init__(self, subscriptions: Sequence[str] = ("s",)) -> None:
-        self.ended: dict[str, Lsn] = {}
-        self.awaits: int | None = None
+        super().__init__()
         self.waits: dict[int, int] = {}  # by xid: how often there is no answer about its rows yet
         self.foreseen: list[int] = []
         self.always_readable: int | None = None
@@ -150,7 +147,6 @@ class FakeRouter:
         self.in_series: list[int] = []
         self.topics = 1
         self._subscriptions = subscriptions
-        self.feeds: Sequence[Feed] = ()
 
     def learn(self, event: Transaction | PreparedTransaction) -> None:
         self.learnt.append(event.xid)
@@ -183,40 +179,21 @@ class FakeRouter:
         self.awaits = None
         topic = f"topic{transaction.xid % self.topics}"
         for frames in transaction.frames():
-            yield [_record(b"%d" % transaction.xid, topic) for _ in frames]
+            yield [record(b"%d" % transaction.xid, topic) for _ in frames]
         for name in self._subscriptions:
             self.ended[name] = transaction.end_lsn
-        yield [_record(b"END %d" % transaction.xid, topic)]
-
-    def route_standalone(self, message: StandaloneMessage) -> list[Record]:
-        return [_record(message.message.content)]
+        yield [record(b"END %d" % transaction.xid, topic)]
 
     def mark(self, event: PreparedTransaction | RolledBack) -> list[Record]:
         kind = b"PREPARE" if isinstance(event, PreparedTransaction) else b"ROLLBACK"
-        return [_record(kind + b" " + event.gid.encode())]
-
-    def tally(self) -> Tally:
-        return Tally()
-
-    def pop_lost_values(self) -> Mapping[str, int]:
-        return {}
-
-    def pop_quarantined(self) -> Mapping[tuple[str, UnfitKind], int]:
-        return {}
-
-    def pop_ignored(self) -> Mapping[Reason, int]:
-        return {}
+        return [record(kind + b" " + event.gid.encode())]
 
 
 def _progress(cut: Cut | None) -> list[Record]:
     """PROGRESS markers without records of their subscription."""
     if cut is None:
         return []
-    return [_record(b"PROGRESS %s %d" % (name.encode(), cut.end_lsn)) for name in cut.idle]
-
-
-def _record(value: bytes, topic: str = "topic") -> Record:
-    return (topic, 0, None, value, [])
+    return [record(b"PROGRESS %s %d" % (name.encode(), cut.end_lsn)) for name in cut.idle]
 
 
 class FakeCopier:
@@ -261,7 +238,7 @@ class FakeCopier:
         return Placement(self.placed[-1], self._records(value))
 
     def _records(self, value: bytes) -> Iterator[list[Record]]:
-        yield [_record(value)] * self._count
+        yield [record(value)] * self._count
         self._chunks.popleft()
         os.write(self._writer, b"x")  # as when another chunk has been read
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
-from gateway.core.errors import UnfitKind
-from gateway.core.lsn import Lsn
-from gateway.core.records import Feed, Record
+from gateway.core.records import Record
 from gateway.core.watermark import LastCommit
-from gateway.definitions.ddl.authentication import Reason
 from gateway.pgoutput.frames import XLOGDATA_HEADER
-from gateway.routing.row.counters import Tally
 from gateway.routing.short_transactions import RoutedSeries
 from gateway.transactions import (
     PreparedTransaction,
@@ -20,6 +16,7 @@ from gateway.transactions import (
     StandaloneMessage,
     Transaction,
 )
+from tests.support.gateway.routers import RouterOfTests, record
 
 __all__ = ["SUBSCRIPTION", "PlainRouter"]
 
@@ -28,13 +25,8 @@ _INSERT: Final = ord("I")
 _PIECE: Final = 3
 
 
-class PlainRouter:
+class PlainRouter(RouterOfTests):
     """`gateway.runtime.ports.TransactionRouter`: ``ROW xid value``, ``END xid``, and the like."""
-
-    def __init__(self) -> None:
-        self.ended: dict[str, Lsn] = {}
-        self.awaits: int | None = None
-        self.feeds: tuple[Feed, ...] = ()
 
     def foresee(self, item: Transaction | PreparedTransaction) -> None:
         pass
@@ -44,7 +36,7 @@ class PlainRouter:
 
     def route(self, transaction: Transaction) -> Iterator[list[Record]]:
         records = [
-            _record(b"ROW %d %d" % (transaction.xid, int(frame[-10:])))
+            record(b"ROW %d %d" % (transaction.xid, int(frame[-10:])))
             for frames in transaction.frames()
             for frame in frames
             if frame[XLOGDATA_HEADER] == _INSERT
@@ -54,7 +46,7 @@ class PlainRouter:
         for at in range(0, len(records), _PIECE):
             yield records[at : at + _PIECE]
         self.ended[SUBSCRIPTION] = transaction.end_lsn
-        yield [_record(b"END %d" % transaction.xid)]
+        yield [record(b"END %d" % transaction.xid)]
 
     def route_series(self, series: Series, room: int) -> RoutedSeries | None:
         records: list[Record] = []
@@ -72,24 +64,8 @@ class PlainRouter:
         )
 
     def route_standalone(self, message: StandaloneMessage) -> list[Record]:
-        return [_record(b"NOTE " + message.message.content)]
+        return [record(b"NOTE " + message.message.content)]
 
     def mark(self, event: PreparedTransaction | RolledBack) -> list[Record]:
         kind = b"PREPARE" if isinstance(event, PreparedTransaction) else b"ROLLBACK"
-        return [_record(b"%s %d" % (kind, event.xid))]
-
-    def tally(self) -> Tally:
-        return Tally()
-
-    def pop_lost_values(self) -> Mapping[str, int]:
-        return {}
-
-    def pop_quarantined(self) -> Mapping[tuple[str, UnfitKind], int]:
-        return {}
-
-    def pop_ignored(self) -> Mapping[Reason, int]:
-        return {}
-
-
-def _record(value: bytes) -> Record:
-    return "topic", 0, None, value, []
+        return [record(b"%s %d" % (kind, event.xid))]

@@ -19,7 +19,7 @@ _LSN = re.compile(r"^-- ([0-9A-F]+)/([0-9A-F]+)\. ", re.MULTILINE)
 
 
 class Reader(Protocol):
-    """Reads the file anew, and asks one question."""
+    """Reads the file again, and asks one question."""
 
     def ask(self, file: Path, question: str) -> tuple[int, list[tuple[Any, ...]]]:
         """Return the LSN that the file names, and the rows of the answer."""

@@ -1,4 +1,4 @@
-"""Writes `sends.txt` anew: ``python -m tests.unit.pgtypes.binary.capture DSN``, on PostgreSQL 18.
+"""Writes `sends.txt` again: ``python -m tests.unit.pgtypes.binary.capture DSN``, on PostgreSQL 18.
 
 Each line is a value: type, its output and send function, its send format in hex, its text; the
 text as a Python literal, since it may hold anything.
