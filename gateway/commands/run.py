@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from contextlib import AbstractContextManager, nullcontext
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gateway.commands.signals import end_in_time, reload_on_signal, stop_on_signals
 from gateway.config import Settings
@@ -17,6 +17,9 @@ from gateway.runtime.copy.jobs import CopyStanding
 from gateway.runtime.daemon import Daemon
 from gateway.runtime.loop.memory import give_back_large_blocks
 from gateway.runtime.planning.preflight import local_refusals
+
+if TYPE_CHECKING:
+    from gateway.monitor.telemetry import Telemetry
 
 __all__ = ["run"]
 
@@ -42,6 +45,7 @@ def run(settings: Settings, *, endpos: Lsn | None) -> int:
         stop_on_signals() as flag,
         reload_on_signal() as reload,
         end_in_time(flag, settings.limits.shutdown_timeout_s),
+        _telemetry(settings) as telemetry,
     ):
         daemon = Daemon(
             settings,
@@ -50,8 +54,12 @@ def run(settings: Settings, *, endpos: Lsn | None) -> int:
             pause=flag.wait,
             reload=reload.pop,
             report_copy=_show_bar if sys.stderr.isatty() else _log_copy,
+            on_batch=None if telemetry is None else telemetry.trace_batches(),
         )
-        watch = Watch(settings, daemon.counters, notifier, server=settings.http.listen is not None)
+        shows = settings.http.listen is not None or telemetry is not None
+        watch = Watch(settings, daemon.counters, notifier, server=shows)
+        if telemetry is not None:
+            telemetry.send_metrics(watch, recent_errors)
         with _served(settings, watch, recent_errors) as port, watch:
             if port is not None:
                 event(_LOG, logging.INFO, "metrics, health and status are served", port=port)
@@ -68,6 +76,15 @@ def _served(
     from gateway.monitor.http import serve
 
     return serve(settings, watch, recent_errors)
+
+
+def _telemetry(settings: Settings) -> AbstractContextManager[Telemetry | None]:
+    if not settings.monitor.opentelemetry:
+        return nullcontext()
+    # Here: its packages need not be installed.
+    from gateway.monitor.telemetry import Telemetry
+
+    return Telemetry(settings)
 
 
 def _log_copy(standing: CopyStanding) -> None:

@@ -71,6 +71,10 @@ class Exposition(Collector):
         """Return everything, in Prometheus' text format."""
         return generate_latest(self._registry)
 
+    def families(self) -> Iterable[Metric]:
+        """Return everything, as `prometheus_client` has it."""
+        return self._registry.collect()
+
     def describe(self) -> Iterable[Metric]:
         """Describe nothing at registration; see `Collector`."""
         return ()

@@ -17,7 +17,7 @@ from gateway.config import Settings
 from gateway.core.errors import AccessError, GatewayError, LostRecordsError, TransientError
 from gateway.core.lsn import Lsn
 from gateway.core.shortage import shortage
-from gateway.observe import Counters, event
+from gateway.observe import Counters, OnBatch, event
 from gateway.routing.ports import UnexpectedFilterError
 from gateway.runtime.copy.jobs import CopyReport, CopyStanding
 from gateway.runtime.lifecycle.attempt import Attempt
@@ -48,6 +48,7 @@ class Daemon:
         pause: Waits for a number of seconds, or until `stopping` may have changed.
         reload: Returns True once after a request to read the definitions again.
         report_copy: Called with the progress of each copy.
+        on_batch: Called at the end of each batch that has records; None: nobody wants to know.
 
     Attributes:
         counters: Counters, which others only read as they are posted.
@@ -62,6 +63,7 @@ class Daemon:
         pause: Callable[[float], None],
         report_copy: CopyReport,
         reload: Callable[[], bool] = lambda: False,
+        on_batch: OnBatch | None = None,
     ) -> None:
         self._settings = settings
         self._asked_to_stop = stopping
@@ -80,6 +82,7 @@ class Daemon:
             time_is_up=self._time_is_up,
             standby=Standby(settings, self.counters, reload),
             held_looks=HeldLooks(settings.definitions.watch_interval_s),
+            on_batch=on_batch,
         )
         self._carried = Carried()
 

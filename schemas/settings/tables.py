@@ -246,11 +246,15 @@ class HttpTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitorTable:
-    """``[monitor]``: when a gateway counts as not doing its work. See docs/monitoring.md."""
+    """``[monitor]``: when a gateway is not doing its work, and who is told what it does."""
 
     max_lag_s: Annotated[float, Rule(least=0)] = 300.0
     """`/readyz` and the page say so when the oldest change waits for longer than this, in seconds;
     `0`: never."""
+
+    opentelemetry: bool = False
+    """Metrics, and a trace for each Kafka transaction, are sent by OTLP; where to, the variables of
+    OpenTelemetry say: [monitoring.md](monitoring.md#opentelemetry)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from gateway.config import Settings
 from gateway.core.lsn import Lsn
 from gateway.definitions.model import Definitions, Fault, TableId
-from gateway.observe import Counters
+from gateway.observe import Counters, OnBatch
 from gateway.runtime.copy.jobs import CopyReport
 from gateway.runtime.lifecycle.standby import Standby
 from gateway.runtime.planning.held_retries import HeldLooks
@@ -32,6 +32,7 @@ class Process:
         time_is_up: Returns whether the shutdown timeout has passed.
         standby: Comparison of what this gateway would publish with what is published.
         held_looks: Schedule of retries of held tables.
+        on_batch: As in `gateway.runtime.loop.pipeline.Pipeline`.
     """
 
     settings: Settings
@@ -45,6 +46,7 @@ class Process:
     time_is_up: Callable[[], bool]
     standby: Standby
     held_looks: HeldLooks
+    on_batch: OnBatch | None
 
     def evaluator(self, on_wait: Callable[[], None]) -> ServerEvaluator:
         """Return an evaluator of row filters, not yet open, whose rows are counted."""

@@ -107,6 +107,7 @@ class Streaming:
             confirmed_lsn=going_on.confirmed_lsn,
             stopping=process.stopping,
             time_is_up=process.time_is_up,
+            on_batch=process.on_batch,
         )
 
     def run(self) -> Outcome:

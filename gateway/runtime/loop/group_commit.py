@@ -162,6 +162,11 @@ class GroupCommit:
         return len(self._batch.records)
 
     @property
+    def since(self) -> float:
+        """Time of the first gathered record, by the loop's clock."""
+        return self._batch.since
+
+    @property
     def size(self) -> int:
         """Number of gathered bytes."""
         return self._batch.size

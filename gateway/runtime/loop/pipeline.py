@@ -28,12 +28,13 @@ from typing import Final
 
 from gateway.config import LimitsTable
 from gateway.core.descriptors import wait_readable
-from gateway.core.errors import KafkaTransactionTimeout
+from gateway.core.errors import GatewayError, KafkaTransactionTimeout
 from gateway.core.failpoints import fail_point
 from gateway.core.lsn import ZERO_LSN, Lsn
 from gateway.core.watermark import Watermark
-from gateway.observe import Counters, LoopState
+from gateway.observe import Counters, LoopState, OnBatch
 from gateway.runtime.loop.admission import Admission, Disposition
+from gateway.runtime.loop.batch_clock import BatchClock
 from gateway.runtime.loop.batch_filler import BatchFiller
 from gateway.runtime.loop.group_commit import GroupCommit, Turn
 from gateway.runtime.loop.memory import rare_collections
@@ -85,6 +86,7 @@ class Pipeline:
         stopping: Called once per turn; on True the loop commits what is complete, and ends.
         time_is_up: Called once per turn; on True the loop ends at once.
         clock: Seconds, monotonic.
+        on_batch: Called at the end of each batch that has records; None: nobody wants to know.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class Pipeline:
         stopping: Callable[[], bool] = lambda: False,
         time_is_up: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
+        on_batch: OnBatch | None = None,
     ) -> None:
         self._receiver = receiver
         self._sink = sink
@@ -114,6 +117,7 @@ class Pipeline:
         self._time_is_up = time_is_up
         self._clock = clock
         self._reporter = Reporter(counters, router, clock)
+        self._batches = None if on_batch is None else BatchClock(on_batch, clock)
         self._commits = GroupCommit(watermark, subscriptions, limits, clock)
         self._queue = TransactionQueue()
         self._admission = Admission(watermark, confirmed_lsn)
@@ -238,6 +242,8 @@ class Pipeline:
         queued = disposition is Disposition.QUEUE and not self._position.passed
         if queued:
             self._queue.append(event)
+            if self._batches is not None:
+                self._batches.receive(event)
         match event:
             case Transaction() | PreparedTransaction():
                 if queued:
@@ -295,17 +301,26 @@ class Pipeline:
         """Collect a batch that the sink has finished."""
         try:
             batch = self._sink.collect()
-        except KafkaTransactionTimeout as error:
-            raise self._commits.explained(error) from None
+        except GatewayError as error:
+            if self._batches is not None:
+                self._batches.end(error)
+            if isinstance(error, KafkaTransactionTimeout):
+                raise self._commits.explained(error) from None
+            raise
         if batch is not None and self._commits.collected(batch):
             self._reporter.committed()
+            if self._batches is not None:
+                self._batches.end()
             self._counters.durable_lsn = self.durable.end_lsn
             self._next_feedback = min(self._next_feedback, self._clock() + 0.1)
 
     def _hand_over(self, *, idle: bool) -> None:
         """Hand the batch over when the sink is free and it is time."""
+        since = self._commits.since
         if self._sink.busy or (batch := self._commits.next_batch(self._turn(idle=idle))) is None:
             return
+        if self._batches is not None:
+            self._batches.hand_over(batch, since)
         commits = batch.watermark is not None
         self._reporter.hand_over(len(batch.records), commits=commits)
         self._sink.submit(batch)

@@ -10,6 +10,7 @@ import socket
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -124,6 +125,24 @@ def _check_listen(settings: Settings) -> None:
         ) from None
 
 
+def _check_extras(settings: Settings) -> None:
+    if settings.monitor.opentelemetry and not _is_installed(
+        "opentelemetry.exporter.otlp.proto.http"
+    ):
+        raise ConfigError(
+            "the packages of OpenTelemetry are not installed",
+            key="monitor.opentelemetry",
+            hint="pip install 'pgsluice[otel]'",
+        )
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # a package around it
+        return False
+
+
 def _used_slots(connection: psycopg.Connection) -> int:
     try:
         row = connection.execute(
@@ -138,4 +157,5 @@ def _used_slots(connection: psycopg.Connection) -> int:
 _LOCAL: Final[tuple[tuple[str, Callable[[Settings], None]], ...]] = (
     ("gateway", _check_spool),
     ("http", _check_listen),
+    ("monitor", _check_extras),
 )

@@ -9,7 +9,7 @@ import pytest
 from gateway.config import LimitsTable
 from gateway.core.lsn import Lsn
 from gateway.core.watermark import Watermark
-from gateway.observe import Counters
+from gateway.observe import Counters, OnBatch
 from gateway.runtime.loop.pipeline import Pipeline
 from gateway.runtime.loop.receiver import Receiver
 from gateway.transactions import Assembler
@@ -40,6 +40,7 @@ def bench(request: pytest.FixtureRequest) -> Iterator[BenchFactory]:
         give_up_after: int | None = None,
         confirmed: int | None = None,
         series: bool = True,
+        on_batch: OnBatch | None = None,
     ) -> Bench:
         clock = ManualClock()
         source = FakeSource(turns)
@@ -73,6 +74,7 @@ def bench(request: pytest.FixtureRequest) -> Iterator[BenchFactory]:
             stopping=stopping,
             time_is_up=time_is_up,
             clock=clock,
+            on_batch=on_batch,
         )
         made.append(Bench(source, receiver, used, router, pipeline, clock, counters))
         return made[-1]
