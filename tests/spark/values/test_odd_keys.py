@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from gateway.commands.consume import consumer_settings
-from gateway.config import load_settings
-from gateway.core.lsn import parse_lsn
-from spark_consumer.job.job import run
 from tests.support.backends.servers import Database, DatabaseFactory
 from tests.support.gateway.native import NativeSubscription
 from tests.support.gateway.scene import Connection, Scene, current_lsn, scene
+from tests.support.spark.every_format import EveryFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,10 +76,9 @@ def test_rows_are_found_by_keys_of_any_type(
     tmp_path: Path,
 ) -> None:
     s = scene(
-        "CREATE PUBLICATION p FOR TABLE odd; CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;",
-        consumer={"warehouse": str(tmp_path / "w"), "checkpoint": str(tmp_path / "c")},
+        "CREATE PUBLICATION p FOR TABLE odd; CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
     )
-    settings = consumer_settings(load_settings(s.project.write()), [s.slot], None)
+    rebuilt = EveryFormat(spark, tmp_path, s.project.bootstrap, s.project.registry)
     with database.connect() as connection:
         connection.execute(TABLE.encode())
         connection.execute("CREATE PUBLICATION p FOR TABLE odd")
@@ -97,13 +91,12 @@ def test_rows_are_found_by_keys_of_any_type(
         end = current_lsn(connection)
         s.run_to(end)
         native.wait_until_applied(end)
-        stopping = threading.Event()
-        assert run(replace(settings, endpos=parse_lsn(end)), spark, stopping=stopping) == 0
+        rebuilt.complete(end, s.slot)
         with native.database.connect() as subscriber:
             expected = contents(subscriber)
         assert contents(connection) == expected
-    found = spark.read.format("delta").load(str(tmp_path / "w" / s.slot / "public" / "odd"))
-    assert sorted((*map(_text, row[:-1]), row[-1]) for row in found.collect()) == expected
+    found = rebuilt.rows(s.slot, "odd")
+    assert sorted((*map(_text, row[:-1]), row[-1]) for row in found) == expected
 
 
 def _text(value: object) -> str:

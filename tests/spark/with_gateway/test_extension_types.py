@@ -16,6 +16,7 @@ from spark_consumer.job.job import run
 from tests.spark.with_gateway.test_native_types import TEXTS, array_of, assert_same
 from tests.support.gateway.scene import Scene, running, scene
 from tests.support.run.seeds import setseed
+from tests.support.spark.every_format import choose_formats, subscriptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,10 +28,7 @@ pytestmark = [
     *(pytest.mark.seeded, pytest.mark.slow),
 ]
 
-DEFINITIONS = """
-CREATE PUBLICATION p FOR TABLE kept, bag;
-CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;
-"""
+DEFINITIONS = f"CREATE PUBLICATION p FOR TABLE kept, bag; {subscriptions('{s}', 'p')}"
 PAIRS = f"""(SELECT coalesce(hstore(array_agg(k), array_agg(nullif(v, 'plain'))), '') FROM (
     SELECT ({TEXTS})[1 + floor(random() * 15)] AS k, ({TEXTS})[1 + floor(random() * 15)] AS v
     FROM generate_series(1, (random() * 4)::int + 0 * n)) AS pairs)"""
@@ -71,7 +69,8 @@ def test_random_values_of_an_extension_come_back_as_the_server_has_them(
             "trigger_interval_s": 0.5,
         },
     )
-    settings = consumer_settings(load_settings(s.project.write()), [s.slot], None)
+    formats = choose_formats(s)
+    settings = consumer_settings(load_settings(s.project.write()), list(formats), None)
 
     def job(stop: threading.Event) -> None:
         assert run(settings, spark, stopping=stop) == 0
@@ -100,10 +99,11 @@ def test_random_values_of_an_extension_come_back_as_the_server_has_them(
         assert gateway.terminate() == 0
 
         assert verified.code == 0, verified.out + verified.err
-        assert f"{s.slot}: 2 of 2 tables equal the source at " in verified.out
-        for table in ("kept", "bag"):
-            path = tmp_path / "warehouse" / s.slot / "public" / table
-            frame = spark.read.format("delta").load(str(path))
-            kinds = dict(frame.dtypes)
-            assert {name: kinds[name] for name in KINDS[extension]} == KINDS[extension]
-            assert_same(connection, table, frame)
+        for name, kind in formats.items():
+            assert f"{name}: 2 of 2 tables equal the source at " in verified.out
+            for table in ("kept", "bag"):
+                path = tmp_path / "warehouse" / name / "public" / table
+                frame = spark.read.format(kind).load(str(path))
+                kinds = dict(frame.dtypes)
+                assert {name: kinds[name] for name in KINDS[extension]} == KINDS[extension]
+                assert_same(connection, table, frame)

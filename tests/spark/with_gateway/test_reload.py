@@ -1,19 +1,15 @@
-"""From PostgreSQL through gateway and job into Delta, while the definitions change."""
+"""From PostgreSQL through gateway and job into tables, while the definitions change."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from gateway.core.lsn import parse_lsn
-from spark_consumer.job.job import run
-from spark_consumer.reader import state_at
-from spark_consumer.settings import ConsumerSettings
 from tests.support.gateway.scene import Scene, current_lsn, scene
+from tests.support.spark.every_format import EveryFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,32 +44,14 @@ def test_rebuilt_tables_follow_changed_definitions(
     s = scene(BEFORE)
     other = f"{s.slot}_q"
 
-    def consume(endpos: str, *subscriptions: str) -> None:
-        settings = ConsumerSettings(
-            kafka={"bootstrap.servers": kafka},
-            registry_url=registry,
-            warehouse=str(tmp_path / "warehouse"),
-            checkpoint=str(tmp_path / "checkpoint"),
-            subscriptions=subscriptions,
-            endpos=parse_lsn(endpos),
-        )
-        assert run(settings, spark, stopping=threading.Event()) == 0
-        for name in subscriptions:
-            manifest = state_at(name, at=None, warehouse=settings.warehouse, spark=spark)
-            complete = manifest.complete_lsn
-            assert complete is not None and complete >= parse_lsn(endpos)
-
-    def rebuilt(subscription: str, table: str) -> list[tuple[Any, ...]]:
-        path = tmp_path / "warehouse" / subscription / "public" / table
-        frame = spark.read.format("delta").load(str(path))
-        return sorted((tuple(row) for row in frame.collect()), key=repr)
+    tables = EveryFormat(spark, tmp_path, kafka, registry)
 
     with s.connect() as connection:
         connection.execute(TABLES.encode())
         end = current_lsn(connection)
         s.run_to(end)
-        consume(end, s.slot)
-        assert rebuilt(s.slot, "orders") == s.source_rows(
+        tables.complete(end, s.slot)
+        assert tables.rows(s.slot, "orders") == s.source_rows(
             "SELECT * FROM orders WHERE region = 'EU'"
         )
 
@@ -90,10 +68,10 @@ def test_rebuilt_tables_follow_changed_definitions(
         end = current_lsn(connection)
         assert process.terminate() == 0, process.log()
         s.run_to(end)
-        consume(end, s.slot, other)
+        tables.complete(end, s.slot, other)
 
-    assert rebuilt(s.slot, "orders") == s.source_rows(
+    assert tables.rows(s.slot, "orders") == s.source_rows(
         "SELECT * FROM orders WHERE region = 'US' OR id < 20"
     )
-    assert rebuilt(s.slot, "customers") == s.source_rows("SELECT * FROM customers")
-    assert rebuilt(other, "orders") == s.source_rows("SELECT * FROM orders WHERE id > 50")
+    assert tables.rows(s.slot, "customers") == s.source_rows("SELECT * FROM customers")
+    assert tables.rows(other, "orders") == s.source_rows("SELECT * FROM orders WHERE id > 50")

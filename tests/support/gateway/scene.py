@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import time
 from bisect import bisect_left
 from collections import Counter, defaultdict
@@ -75,6 +76,7 @@ class Scene:
         extra: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         self.slot = slot
+        self.job: Callable[[str, str], list[tuple[Any, ...]]] | None = None
         self.dsn = dsn
         folder.mkdir(exist_ok=True)
         self.project = GatewayProject(
@@ -142,7 +144,12 @@ class Scene:
         return [record.value for record in self.reader.read(topic) if record.value is not None]
 
     def rebuilt(self, table: str, subscription: str | None = None) -> list[tuple[Any, ...]]:
-        """The table as its topic's records make it, each of its partitions folded by itself."""
+        """The table as its topic's records make it, each of its partitions folded by itself.
+
+        With PGSLUICE_REBUILT_BY, the table that the Spark job makes of them in that format.
+        """
+        if self.job is not None:
+            return self.job(subscription or self.slot, table)
         partitions: dict[int, list[Read]] = defaultdict(list)
         for record in self.read(table, subscription):
             partitions[record.partition].append(record)
@@ -166,7 +173,11 @@ class Scene:
 
 @pytest.fixture
 def scene(
-    tmp_path: Path, database: Database, kafka: str, registry: str
+    tmp_path: Path,
+    database: Database,
+    kafka: str,
+    registry: str,
+    request: pytest.FixtureRequest,
 ) -> Iterator[Callable[..., Scene]]:
     """Make a scene on the shared servers: ``scene(definitions, limits={...})``."""
     made: list[Scene] = []
@@ -174,6 +185,10 @@ def scene(
     def make(definitions: str, /, **extra: Mapping[str, Any]) -> Scene:
         slot = f"gw_{database.name}"
         made.append(Scene(tmp_path, database.dsn, kafka, registry, slot, definitions, extra))
+        if kind := os.environ.get("PGSLUICE_REBUILT_BY"):
+            from tests.support.spark.rebuilt_by_job import by_job
+
+            made[-1].job = by_job(request.getfixturevalue("spark"), made[-1], kind)
         return made[-1]
 
     yield make
