@@ -63,6 +63,7 @@ class DataFiles:
         can_mark: Whether rows of the files may be marked as deleted.
         marking: Entries of the format's own in the first commit that marks some.
         actions: Entries of the format's own in the commit, if the columns are to change.
+        has_feed: Whether readers learn which rows change, by files of them.
         entry: The version's commit, as far as it says whose it is, if this process made it.
     """
 
@@ -73,6 +74,7 @@ class DataFiles:
     can_mark: bool = False
     marking: tuple[str, ...] = ()
     actions: tuple[str, ...] = ()
+    has_feed: bool = False
     entry: str | None = None
 
     @property

@@ -233,6 +233,7 @@ class Table(Protocol):
         removed: Collection[DataFile],
         added: Collection[DataFile],
         commit: Commit,
+        changes: Collection[DataFile] | None = None,
     ) -> Version:
         """Let some files take the place of others, on top of the version of `files`.
 
@@ -242,6 +243,8 @@ class Table(Protocol):
             added: New files in the table's folder, with its columns; and removed ones of which
                 other rows are deleted.
             commit: Metadata of the commit.
+            changes: Files of the rows that change, where the table `has_feed`: none if no row does;
+                None if `removed` and `added` say it.
 
         Returns:
             The version that it gives the table.

@@ -55,6 +55,10 @@ _LONG_TAILS: Final = 16
 
 _CELLS: Final = 1_000_000
 """Number of the tail's values until which the driver has memory for them."""
+
+_FEED: Final = "_change_data"
+"""Folder of the files of changed rows, in a table's."""
+
 _CODEC: Final = "spark.sql.parquet.compression.codec"
 _EQUALITIES: Final = ("numeric", "bpchar")
 """Canonical forms of text that the Java classes have, besides the text itself."""
@@ -131,6 +135,8 @@ class SmallWriter:
             raise NotSmallError
         tail, base = ([], []) if empty else _divided(files, has_key=epoch.key is not None)
         name = f"part-00000-{uuid.uuid4()}-c000.{self._codec}.parquet"
+        # Where all rows go, files say so.
+        feed = f"{_FEED}/{name.replace('part', 'cdc', 1)}" if files.has_feed and not empty else None
         stored = {
             "table": table.path,
             "tail": list(map(_described, tail)),
@@ -144,6 +150,7 @@ class SmallWriter:
                 json.dumps(stored),
                 f"{table.path}/{name}",
                 not empty and len(tail) < _MOST_FILES,
+                None if feed is None else f"{table.path}/{feed}",
                 self._codec,
                 self._metadata,
                 self._conf,
@@ -171,8 +178,12 @@ class SmallWriter:
             if one["deleted"] is not None:
                 statistics, deleted = one["statistics"], one["deleted"]
                 added.append(replace(marked, statistics=statistics, deleted=deleted))
+        changes = None
+        if feed is not None and (rows := done.get("feedRows")) is not None:
+            place, size = f"{table.path}/{feed}", done.get("feedSize", 0)
+            changes = [DataFile(place, feed, size, rows, "")] if rows else []
         try:
-            version = table.replace_files(files, removed, added, commit)
+            version = table.replace_files(files, removed, added, commit, changes)
         except TransientConsumerError as error:
             # What others have committed may be harmless.
             raise NotSmallError from error

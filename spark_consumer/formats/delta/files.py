@@ -13,7 +13,7 @@ import threading
 import time
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from py4j.java_gateway import is_instance_of  # type: ignore[import-untyped]
@@ -28,7 +28,7 @@ from spark_consumer.formats.delta.columns import has_times, needs_mapping
 from spark_consumer.formats.delta.internals import PrivateLog
 from spark_consumer.formats.delta.session import APPLICATION
 
-__all__ = ["FileCache", "known_files", "replace_files"]
+__all__ = ["Exchange", "FileCache", "known_files", "replace_files"]
 
 _FEATURES: Final = frozenset(
     {"appendOnly", "invariants", "columnMapping", "timestampNtz", "deletionVectors"}
@@ -52,7 +52,8 @@ _MAPPING_READER: Final = 2
 """Version of the reader's protocol that has column mapping."""
 _HARMLESS: Final = re.compile(
     r"delta\.((columnMapping|feature|dataSkipping)\..*|minReaderVersion|minWriterVersion"
-    r"|enableDeletionVectors|enableTypeWidening|logRetentionDuration|deletedFileRetentionDuration"
+    r"|enableDeletionVectors|enableChangeDataFeed|enableTypeWidening|logRetentionDuration"
+    r"|deletedFileRetentionDuration"
     r"|checkpointInterval|targetFileSize|tuneFileSizesForRewrites|dataSkippingNumIndexedCols"
     r"|dataSkippingStatsColumns)|(?!delta\.).*"
 )
@@ -74,10 +75,29 @@ _MOST_INDEXED: Final = 32
 """Number of columns with statistics, unless a property says otherwise."""
 _WHOLE: Final = re.compile(r"-?[0-9]{1,9}")
 _INDEXED_BY_NAME: Final = "delta.dataSkippingStatsColumns"
+_MODE: Final = "delta.columnMapping.mode"
+_FEED: Final = "delta.enableChangeDataFeed"
+_OF_FEED: Final = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
+"""Columns of a feed's own, which a table with one cannot have; Delta refuses them by name."""
 _MOST_KNOWN: Final = 20_000
 """Number of files of all tables that are kept in mind; a table counts as one more."""
 _MOST_FILES: Final = 64
 """Number of a table's files until which it is cheap to keep them all in mind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Files of a commit.
+
+    Attributes:
+        removed: Files of the table that are no longer part of it.
+        added: Files that become part of it, removed ones with other deleted rows among them.
+        changes: Files of the rows that change, for the change data feed; None if the others say it.
+    """
+
+    removed: Collection[DataFile]
+    added: Collection[DataFile]
+    changes: Collection[DataFile] | None = None
 
 
 class FileCache:
@@ -144,7 +164,10 @@ def known_files(
         return None
     protocol = json.loads(snapshot.protocol().json())["protocol"]
     metadata = json.loads(snapshot.metadata().json())["metaData"]
-    if not _is_plain(protocol, metadata):
+    settings = metadata.get("configuration", {})
+    has_feed = settings.get(_FEED, "").lower() == "true"
+    # The column of a feed that says what has changed has no number.
+    if not _is_plain(protocol, metadata) or (has_feed and settings.get(_MODE, "").lower() == "id"):
         return None
     actions: tuple[str, ...] = ()
     indexed = log.indexed(snapshot)
@@ -169,10 +192,12 @@ def known_files(
     known = _with_columns(version, files, schema, indexed)
     if known.bytes > most or len(files) > _MOST_FILES:
         return None
-    chosen = metadata.get("configuration", {}).get(_MARKS)
+    if has_feed and not _OF_FEED.isdisjoint(name.lower() for name in known.columns):
+        return None
+    chosen = settings.get(_MARKS)
     marking = _marking(protocol, metadata) if chosen is None else ()
     marks = chosen is None or chosen.lower() == "true"
-    return replace(known, actions=actions, can_mark=marks, marking=marking)
+    return replace(known, actions=actions, can_mark=marks, marking=marking, has_feed=has_feed)
 
 
 def _marking(protocol: Mapping[str, Any], metadata: Mapping[str, Any]) -> tuple[str, ...]:
@@ -244,7 +269,7 @@ def _allows(
     """Whether a table's columns can become these by new metadata alone."""
     settings = metadata.get("configuration", {})
     return (
-        settings.get("delta.columnMapping.mode", "none") == "none"
+        settings.get(_MODE, "none") == "none"
         # Only Delta knows what a list of columns means that are to be others.
         and _INDEXED_BY_NAME not in settings
         and _WHOLE.fullmatch(settings.get(_INDEXED, "0")) is not None
@@ -278,8 +303,7 @@ def replace_files(
     log: PrivateLog,
     label: str,
     files: DataFiles,
-    removed: Collection[DataFile],
-    added: Collection[DataFile],
+    exchange: Exchange,
     commit: Commit,
 ) -> DataFiles:
     """Let some files take the place of others, on top of their version or not at all.
@@ -289,8 +313,7 @@ def replace_files(
         log: Log of the table.
         label: Name of the table in messages.
         files: Files of the table.
-        removed: Those of them that are no longer part of it.
-        added: Files that become part of it, removed ones with other deleted rows among them.
+        exchange: Files that go and come.
         commit: Metadata of the commit.
 
     Returns:
@@ -308,7 +331,8 @@ def replace_files(
         raise outrun(label)
     if files.version == NO_VERSION:
         java.logPath().getFileSystem(conf).mkdirs(java.logPath())
-    lines = _lines(files, removed, added, commit)
+    removed, added = exchange.removed, exchange.added
+    lines = _lines(files, exchange, commit)
     text = jvm.org.apache.spark.api.python.PythonUtils.toSeq(lines)
     try:
         java.store().write(_place(jvm, java, version), text.iterator(), False, conf)
@@ -338,10 +362,11 @@ def _entry(jvm: Any, log: Any, conf: Any, version: Version) -> str | None:
         return None
 
 
-def _lines(
-    files: DataFiles, removed: Iterable[DataFile], added: Collection[DataFile], commit: Commit
-) -> list[str]:
+def _lines(files: DataFiles, exchange: Exchange, commit: Commit) -> list[str]:
     now = time.time_ns() // 1_000_000
+    removed, added, changes = exchange.removed, exchange.added, exchange.changes
+    # Readers of the change data feed take files that change no row for none.
+    changed = changes is None or len(changes) > 0
     begun: list[dict[str, Any]] = [
         {
             "commitInfo": {
@@ -364,7 +389,7 @@ def _lines(
             "remove": {
                 "path": file.name,
                 "deletionTimestamp": now,
-                "dataChange": True,
+                "dataChange": changed,
                 "extendedFileMetadata": True,
                 "partitionValues": {},
                 "size": file.size,
@@ -380,12 +405,16 @@ def _lines(
                 "partitionValues": {},
                 "size": file.size,
                 "modificationTime": now,
-                "dataChange": True,
+                "dataChange": changed,
                 "stats": file.statistics,
                 **_vector(file),
             }
         }
         for file in added
+    ]
+    actions += [
+        {"cdc": {"path": file.name, "partitionValues": {}, "size": file.size, "dataChange": False}}
+        for file in changes or ()
     ]
     first, *rest = (json.dumps(action, separators=(",", ":")) for action in [*begun, *actions])
     return [first, *files.actions, *(files.marking if _marks(added) else ()), *rest]

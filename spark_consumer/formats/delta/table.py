@@ -27,7 +27,7 @@ from spark_consumer.formats.commit_metadata import NO_VERSION, Commit, Found, Ve
 from spark_consumer.formats.data_files import DataFile, DataFiles
 from spark_consumer.formats.delta.checkpoints import Checkpoints
 from spark_consumer.formats.delta.columns import Columns
-from spark_consumer.formats.delta.files import FileCache, known_files, replace_files
+from spark_consumer.formats.delta.files import Exchange, FileCache, known_files, replace_files
 from spark_consumer.formats.delta.internals import DeletedRows, Draft, PrivateLog
 from spark_consumer.formats.delta.log import HARMLESS, Log
 from spark_consumer.formats.delta.maintenance import compact_files, remove_files, set_retention
@@ -287,10 +287,12 @@ class DeltaTable:
         removed: Collection[DataFile],
         added: Collection[DataFile],
         commit: Commit,
+        changes: Collection[DataFile] | None = None,
     ) -> Version:
         """See `Table`."""
         assert self.private is not None
-        left = replace_files(self.spark, self.private, self.label, files, removed, added, commit)
+        exchanged = Exchange(removed, added, changes)
+        left = replace_files(self.spark, self.private, self.label, files, exchanged, commit)
         self._files.put(self.path, left)
         self._checkpoints.request(self.spark, self.path, self.label, left.version)
         return left.version

@@ -193,6 +193,7 @@ class IcebergTable:
         removed: Collection[DataFile],
         added: Collection[DataFile],
         commit: Commit,
+        changes: Collection[DataFile] | None = None,
     ) -> Version:
         """See `Table`; `data_files` says that it is not possible."""
         raise NotImplementedError

@@ -102,7 +102,6 @@ def test_a_commit_of_another_in_between_is_seen_by_the_next_one(
 @pytest.mark.parametrize(
     "change",
     [
-        "SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",
         "SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')",
         "SET TBLPROPERTIES ('delta.appendOnly' = 'true')",
         "SET TBLPROPERTIES ('delta.enableInCommitTimestamps' = 'true')",

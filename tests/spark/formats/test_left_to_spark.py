@@ -49,7 +49,7 @@ def applied(spark: SparkSession, file: Path, columns: dict[str, str]) -> Any:
     files = {"table": str(file.parent), "tail": [stored], "base": [], "canMark": False}
     target = f"{file}.{'-'.join(columns)}.new"
     none = small.Records.of("t", [])
-    outcome = table.apply(none, json.dumps(files), target, False, "snappy", {}, conf)
+    outcome = table.apply(none, json.dumps(files), target, False, None, "snappy", {}, conf)
     return None if outcome is None else json.loads(outcome)["rows"]
 
 

@@ -157,39 +157,6 @@ def test_a_table_that_rarely_changes_is_read_as_it_was_and_its_old_files_go_in_t
     assert not (history.path / past).exists()
 
 
-def test_a_change_data_feed_of_a_small_table_has_the_rows_that_changed(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    columns = [Col("id", "int", "integer"), Col("b", "string", "text")]
-    topic = TableTopic(StaticSchemas(), "s.public.t", columns, ["id"])
-    table = Direct(spark, tmp_path, topic)
-    topic.truncate(0x90, 0, snapshot="first")
-    for key in range(300):
-        topic.change("r", 0x90, 0, after={"id": key, "b": "copied"})
-    table.apply()
-    spark.sql(
-        f"ALTER TABLE delta.`{table.path}` SET TBLPROPERTIES (delta.enableChangeDataFeed = TRUE)"
-    )
-    topic.change("u", 0xA0, 1, after={"id": 7, "b": "changed"})
-    topic.change("d", 0xA0, 3, before={"id": 8})
-    topic.change("c", 0xA0, 5, after={"id": 300, "b": "new"})
-    found = table.apply()
-
-    assert found is not None
-    feed = (
-        spark.read.format("delta")
-        .option("readChangeFeed", "true")
-        .option("startingVersion", found.version)
-        .load(table.path)
-    )
-    assert sorted((row["_change_type"], row["id"], row["b"]) for row in feed.collect()) == [
-        ("delete", 8, "copied"),
-        ("insert", 300, "new"),
-        ("update_postimage", 7, "changed"),
-        ("update_preimage", 7, "copied"),
-    ]
-
-
 def test_row_tracking_of_a_small_table_keeps_the_identity_of_rows_that_did_not_change(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -142,6 +142,7 @@ class MemoryTable:
         removed: Collection[DataFile],
         added: Collection[DataFile],
         commit: Commit,
+        changes: Collection[DataFile] | None = None,
     ) -> Version:
         raise NotImplementedError
 

@@ -2,6 +2,7 @@ package pgsluice.small;
 
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collection;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
@@ -29,6 +30,9 @@ abstract class Rows {
 
     /** Applies a change. */
     abstract void apply(Change change);
+
+    /** Returns the difference that the changes have made, if that is kept; else nothing. */
+    abstract Feed feed();
 
     /** Returns all rows, but for those that are not rewritten. */
     abstract Iterable<Object[]> all();
@@ -65,12 +69,17 @@ abstract class Rows {
         private final Set<List<Object>> added = new LinkedHashSet<>();
         private final Map<List<Object>, Base.Row> base;
         private final List<Base.Row> marked = new ArrayList<>();
+        private final Map<List<Object>, Object[]> before = new LinkedHashMap<>();
+        private final boolean hasFeed;
 
         /**
-         * @param base rows that are not rewritten, of all keys that the changes have
+         * @param base rows that are not rewritten, of all keys that the changes have; with all values
+         *     if there is a feed
+         * @param hasFeed whether {@link #feed} is asked for
          */
-        Keyed(Map<List<Object>, Base.Row> base) {
+        Keyed(Map<List<Object>, Base.Row> base, boolean hasFeed) {
             this.base = base;
+            this.hasFeed = hasFeed;
         }
 
         @Override
@@ -82,6 +91,10 @@ abstract class Rows {
         }
 
         private void look(List<Object> key) {
+            if (hasFeed && !before.containsKey(key)) {
+                Base.Row stored = base.get(key);
+                before.put(key, stored == null ? byKey.get(key) : stored.values());
+            }
             if (!added.contains(key) && byKey.containsKey(key)) {
                 touch();
             }
@@ -139,6 +152,18 @@ abstract class Rows {
         }
 
         @Override
+        Feed feed() {
+            Feed made = new Feed();
+            before.forEach((key, row) -> {
+                // A row that was looked for and is still where it was has not changed.
+                if (!base.containsKey(key)) {
+                    made.add(row, byKey.get(key));
+                }
+            });
+            return made;
+        }
+
+        @Override
         Collection<Object[]> all() {
             return byKey.values();
         }
@@ -158,6 +183,15 @@ abstract class Rows {
     static final class Unkeyed extends Rows {
         private final Map<List<Object>, ArrayDeque<Object[]>> byValue = new LinkedHashMap<>();
         private final List<Object[]> added = new ArrayList<>();
+        private final Map<List<Object>, Integer> net = new LinkedHashMap<>();
+        private final boolean hasFeed;
+
+        /**
+         * @param hasFeed whether {@link #feed} is asked for
+         */
+        Unkeyed(boolean hasFeed) {
+            this.hasFeed = hasFeed;
+        }
 
         @Override
         void add(List<Object> key, Object[] row) {
@@ -169,6 +203,7 @@ abstract class Rows {
             if (change.kind() == Change.Kind.PUT) {
                 add(change.key(), change.row());
                 added.add(change.row());
+                count(change.row(), 1);
                 return;
             }
             // Of equal rows it might be one that the table had.
@@ -178,13 +213,36 @@ abstract class Rows {
                 return;
             }
             // The oldest one goes.
-            equal.removeFirst();
+            count(equal.removeFirst(), -1);
             if (equal.isEmpty()) {
                 byValue.remove(change.oldKey());
             }
             if (change.kind() != Change.Kind.DELETE) {
                 add(change.key(), change.row());
+                count(change.row(), 1);
             }
+        }
+
+        /** Counts a row by its values as they are: equal ones may be written differently. */
+        private void count(Object[] row, int more) {
+            if (hasFeed) {
+                net.merge(Arrays.asList(row), more, Integer::sum);
+            }
+        }
+
+        @Override
+        Feed feed() {
+            Feed made = new Feed();
+            net.forEach((values, more) -> {
+                Object[] row = values.toArray();
+                for (int left = more; left < 0; left++) {
+                    made.add(row, null);
+                }
+                for (int left = more; left > 0; left--) {
+                    made.add(null, row);
+                }
+            });
+            return made;
         }
 
         @Override

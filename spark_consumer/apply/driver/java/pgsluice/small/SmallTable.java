@@ -93,8 +93,10 @@ public final class SmallTable {
      *     marked
      * @param target the new file; none is written without a row for it
      * @param mayAdd whether the new file may stand beside the tail, if its rows stay as they are
+     * @param feed the file of the change data feed; null without one
      * @return as JSON: {@code isBeside}, {@code skipped}, {@code rows} and {@code size} of the file,
-     *     its {@code stats} in Delta's form, and {@code marked}, see {@link Base#mark}; or
+     *     its {@code stats} in Delta's form, and {@code marked}, see {@link Base#mark}; with a feed
+     *     whose rows are not just those of the file, {@code feedRows} and {@code feedSize}; or
      *     {@code partition} and {@code damaged}, the offset of the first record that is not what its
      *     schemas say; null if the files are to be read in another way, because their rows take too
      *     much memory, for example
@@ -104,6 +106,7 @@ public final class SmallTable {
             String stored,
             String target,
             boolean mayAdd,
+            String feed,
             String codec,
             Map<String, String> metadata,
             Configuration conf)
@@ -139,7 +142,10 @@ public final class SmallTable {
         Base base = new Base(others, columns, keyPlaces, vectors, conf, mostBytes);
         Rows rows;
         try {
-            rows = hasKey ? new Rows.Keyed(found(base, changes)) : new Rows.Unkeyed();
+            boolean hasFeed = feed != null;
+            rows = hasKey
+                    ? new Rows.Keyed(found(base, changes, hasFeed), hasFeed)
+                    : new Rows.Unkeyed(hasFeed);
             long left = mostBytes;
             for (StoredFile file : tail) {
                 RoaringBitmapArray gone = vectors.load(file.deleted());
@@ -164,8 +170,15 @@ public final class SmallTable {
         made.put("isBeside", isBeside);
         made.put("rows", statistics.rows());
         made.put("skipped", rows.skipped());
+        CompressionCodecName name = CompressionCodecName.fromConf(codec);
+        if (feed != null && !(isBeside && rows.marked().isEmpty())) {
+            Feed difference = rows.feed();
+            made.put("feedRows", difference.size());
+            if (!difference.isEmpty()) {
+                made.put("feedSize", difference.write(conf, feed, columns, name, metadata));
+            }
+        }
         if (statistics.rows() > 0) {
-            CompressionCodecName name = CompressionCodecName.fromConf(codec);
             made.put("size",
                     ParquetRows.write(conf, target, columns, name, metadata, written));
             made.put("stats", statistics.json(JSON));
@@ -175,8 +188,8 @@ public final class SmallTable {
     }
 
     /** Returns the rows of files that the changes touch. */
-    private static Map<List<Object>, Base.Row> found(Base base, List<Change> changes)
-            throws IOException {
+    private static Map<List<Object>, Base.Row> found(
+            Base base, List<Change> changes, boolean hasFeed) throws IOException {
         Set<List<Object>> keys = new HashSet<>();
         Set<List<Object>> whole = new HashSet<>();
         for (Change change : changes) {
@@ -188,6 +201,6 @@ public final class SmallTable {
                 whole.add(from);
             }
         }
-        return base.find(keys, whole);
+        return base.find(keys, hasFeed ? keys : whole);
     }
 }
