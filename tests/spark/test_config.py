@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from base64 import b64decode, urlsafe_b64encode
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import parse_qs
 
@@ -22,6 +21,7 @@ from spark_consumer.settings import (
     java_properties,
     source_options,
 )
+from tests.support.backends.answers import AnsweringHandler, serving
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,13 +107,13 @@ def test_a_read_waits_for_nothing_behind_its_end_unless_it_is_told_to() -> None:
     assert source_options(given)["kafka.fetch.max.wait.ms"] == "500"
 
 
-class _Tokens(BaseHTTPRequestHandler):
+class _Tokens(AnsweringHandler):
     """An identity provider that gives everybody a token, and remembers who asked."""
 
     asked: ClassVar[list[tuple[str, str]]] = []
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        body = self.read_body().decode()
         self.asked.append((self.headers["Authorization"], body))
         claims: dict[str, Any] = {
             "sub": "pgsluice",
@@ -123,19 +123,12 @@ class _Tokens(BaseHTTPRequestHandler):
         }
         parts: tuple[dict[str, Any], ...] = ({"alg": "none"}, claims, {})
         token = ".".join(urlsafe_b64encode(json.dumps(one).encode()).decode() for one in parts)
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(json.dumps({"access_token": token.replace("=", "")}).encode())
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+        self.answer_json({"access_token": token.replace("=", "")})
 
 
 @pytest.mark.spark
 def test_spark_s_kafka_client_asks_the_identity_provider_of_the_file(spark: SparkSession) -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Tokens) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), _Tokens)) as server:
         given = {
             "bootstrap.servers": "127.0.0.1:1",
             "security.protocol": "sasl_plaintext",
@@ -148,15 +141,11 @@ def test_spark_s_kafka_client_asks_the_identity_provider_of_the_file(spark: Spar
         }
         properties = java_properties(replace(settings(), kafka=given))
         jvm: Any = spark._jvm
-        try:
-            # It logs in before it looks for a broker.
-            client = jvm.org.apache.kafka.clients.admin.AdminClient.create(
-                jvm.java.util.HashMap(properties)
-            )
-            client.close(jvm.java.time.Duration.ZERO)
-        finally:
-            server.shutdown()
-            thread.join()
+        # It logs in before it looks for a broker.
+        client = jvm.org.apache.kafka.clients.admin.AdminClient.create(
+            jvm.java.util.HashMap(properties)
+        )
+        client.close(jvm.java.time.Duration.ZERO)
 
     ((authorization, body),) = _Tokens.asked
     assert b64decode(authorization.removeprefix("Basic ")) == b'job:se"cret'

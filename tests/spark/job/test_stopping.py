@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.request import urlopen
@@ -19,6 +19,7 @@ from spark_consumer.job.job import run
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.spark.failures import may_pass
 from spark_consumer.spark.session import check_session
+from tests.support.backends.answers import AnsweringHandler, serving
 from tests.support.run.waiting import PATIENCE, wait_until
 from tests.support.spark.kafka_topics import RegisteredSchemas, Topics
 from tests.support.spark.records import Col, TableTopic
@@ -40,7 +41,7 @@ class SlowRegistry(ThreadingHTTPServer):
         self.let_go = threading.Event()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(AnsweringHandler):
     server: SlowRegistry
 
     def do_GET(self) -> None:
@@ -48,28 +49,17 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.asked.set()
             self.server.let_go.wait()
         with urlopen(self.server.behind + self.path) as answer:
-            body = answer.read()
-            self.send_response(answer.status)
-            self.send_header("Content-Type", answer.headers["Content-Type"])
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+            kind = answer.headers["Content-Type"]
+            self.answer(answer.read(), status=answer.status, kind=kind)
 
 
 @contextmanager
 def slow_registry(url: str, slow: int) -> Iterator[SlowRegistry]:
-    with SlowRegistry(url, slow) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with serving(SlowRegistry(url, slow)) as server:
         try:
             yield server
         finally:
             server.let_go.set()
-            server.shutdown()
-            thread.join()
 
 
 def test_a_stop_in_a_batch_that_takes_longer_is_a_stop_and_the_next_start_goes_on(

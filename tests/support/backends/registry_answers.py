@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from urllib.error import HTTPError
 from urllib.request import urlopen
+
+from tests.support.backends.answers import AnsweringHandler, serving
 
 __all__ = ["AnsweringRegistry", "answering_registry", "schema_answer"]
 
@@ -34,7 +35,7 @@ class AnsweringRegistry(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(AnsweringHandler):
     server: AnsweringRegistry
 
     def do_GET(self) -> None:
@@ -46,11 +47,7 @@ class _Handler(BaseHTTPRequestHandler):
             status, body = self.server.answers[number]
         else:
             status, body = self._behind()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        self.answer(body, status=status)
 
     def _behind(self) -> tuple[int, bytes]:
         if self.server.behind is None:
@@ -60,9 +57,6 @@ class _Handler(BaseHTTPRequestHandler):
                 return answer.status, answer.read()
         except HTTPError as error:
             return error.code, error.read()
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
 
 
 def schema_answer(schema: object) -> tuple[int, bytes]:
@@ -75,11 +69,5 @@ def answering_registry(
     behind: str | None, answers: Mapping[int, tuple[int, bytes]]
 ) -> Iterator[AnsweringRegistry]:
     """Run such a registry."""
-    with AnsweringRegistry(behind, answers) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(AnsweringRegistry(behind, answers)) as server:
+        yield server

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 from joserfc import jwt
 from joserfc.jwk import RSAKey
+
+from tests.support.backends.answers import AnsweringHandler, serving
 
 ISSUER: Final = "token service of the tests"
 AUDIENCE: Final = "kafka of the tests"
@@ -81,24 +82,11 @@ class TokenService:
         """Answer requests."""
         service = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(AnsweringHandler):
             def do_GET(self) -> None:
                 asked = parse_qs(urlsplit(self.path).query, keep_blank_values=True)
-                body = json.dumps(service._token(asked["user"][0], asked["fault"][0])).encode()
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                self.answer_json(service._token(asked["user"][0], asked["fault"][0]))
 
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
             self._server = server
-            thread = threading.Thread(target=server.serve_forever)
-            thread.start()
-            try:
-                yield
-            finally:
-                server.shutdown()
-                thread.join()
+            yield

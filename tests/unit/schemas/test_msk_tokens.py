@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
-import threading
 from base64 import urlsafe_b64decode
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import ThreadingHTTPServer
 from urllib.parse import parse_qsl, quote, urlsplit
 
 import pytest
 
 from schemas import kafka_tokens
 from schemas.kafka_tokens import TokenError, with_tokens
+from tests.support.backends.answers import AnsweringHandler, serving
 
 KEY_ID, SECRET_KEY, SESSION = "AKIDEXAMPLE", "wJalrXUtnFEMI/EXAMPLE", "session-token=="
 PROPERTIES = {
@@ -25,25 +24,18 @@ PROPERTIES = {
 }
 
 
-class _Credentials(BaseHTTPRequestHandler):
+class _Credentials(AnsweringHandler):
     """Answer of the agent of ECS and EKS to a container."""
 
     def do_GET(self) -> None:
-        body = json.dumps(
+        self.answer_json(
             {
                 "AccessKeyId": KEY_ID,
                 "SecretAccessKey": SECRET_KEY,
                 "Token": SESSION,
                 "Expiration": "2099-01-01T00:00:00Z",
             }
-        ).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+        )
 
 
 @pytest.fixture
@@ -54,15 +46,11 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
-    with HTTPServer(("127.0.0.1", 0), _Credentials) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), _Credentials)) as server:
         monkeypatch.setenv(
             "AWS_CONTAINER_CREDENTIALS_FULL_URI", f"http://127.0.0.1:{server.server_port}/"
         )
         yield
-        server.shutdown()
-        thread.join()
 
 
 def signature(url: str) -> str:

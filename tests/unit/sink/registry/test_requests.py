@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 
 from gateway.sink.registry.registry import Registry
+from tests.support.backends.answers import AnsweringHandler, serving
 from tests.support.run.waiting import wait_until
 
 SCHEMA = {"type": "record", "name": "Key", "fields": []}
@@ -26,35 +26,22 @@ class SlowRegistry(ThreadingHTTPServer):
         self.may_answer = threading.Event()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(AnsweringHandler):
     server: SlowRegistry
 
     def do_GET(self) -> None:
-        self._answer({"compatibilityLevel": "BACKWARD"})
+        self.answer_json({"compatibilityLevel": "BACKWARD"})
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
+        self.read_body()
         self.server.registrations.append(self.path)
         if len(self.server.registrations) == 1:
             self.server.may_answer.wait(60)
-        self._answer({"id": 7})
-
-    def _answer(self, content: object) -> None:
-        body = json.dumps(content).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+        self.answer_json({"id": 7})
 
 
 def test_a_first_row_waits_for_a_request_under_way_and_does_not_ask_beside_it() -> None:
-    with SlowRegistry() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
+    with serving(SlowRegistry()) as server:
         registry = Registry(
             {"url": f"http://127.0.0.1:{server.server_port}"}, on_wait=server.may_answer.set
         )
@@ -67,5 +54,3 @@ def test_a_first_row_waits_for_a_request_under_way_and_does_not_ask_beside_it() 
         finally:
             server.may_answer.set()
             registry.close()
-            server.shutdown()
-            thread.join()
