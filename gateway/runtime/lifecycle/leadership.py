@@ -152,11 +152,12 @@ def start_over(
 
     Raises:
         SlotBusyError: another gateway is creating or dropping it.
-        TransientError: the connection is gone, or Kafka has not committed the claim.
+        TransientError: the connection is gone, Kafka has not committed the claim, or the gateway is
+            stopping; the next start finds the claim, and starts over again.
     """
     setup, name, connection = slot.setup, slot.settings.source.slot, slot.outside.connection
     lock_first_start(connection, name)
     event(_LOG, logging.WARNING, "starting over", slot=name, because=decision.because)
     commit_claim(sink, setup.facts.timeline, setup.definitions.fingerprint)
     receiver.close()
-    drop_slot(connection, name, pause=slot.process.pause)
+    drop_slot(connection, name, pause=slot.process.pause, on_wait=slot.on_wait)

@@ -10,6 +10,7 @@ from typing import Any, Final, LiteralString
 import psycopg
 from psycopg import errors, sql
 
+from gateway.core.background import OnWait, keep_waiting
 from gateway.core.errors import GatewayError, SlotBusyError, SlotError
 from gateway.core.lsn import Lsn, parse_lsn
 from gateway.source.session.connection import classify_server_error, connect
@@ -135,6 +136,7 @@ def drop_slot(
     name: str,
     *,
     pause: Callable[[float], None],
+    on_wait: OnWait = keep_waiting,
     timeout_s: float = 60.0,
 ) -> None:
     """Drop a slot in this session, on an autocommit connection; nothing if there is none.
@@ -145,12 +147,14 @@ def drop_slot(
         connection: The session.
         name: Name of the slot.
         pause: Waits for a number of seconds while another process uses the slot.
+        on_wait: Called before each pause, which takes no time in a gateway that is stopping.
         timeout_s: For how long, in seconds.
 
     Raises:
         SlotBusyError: it is still used after `timeout_s`.
         TransientError: the connection is gone.
         AccessError: the role may not.
+        BaseException: the exception of `on_wait`.
     """
     deadline = time.monotonic() + timeout_s
     while True:
@@ -164,6 +168,7 @@ def drop_slot(
                     f'dropping replication slot "{name}": still in use after {timeout_s:.0f} s',
                     hint="stop the process that reads it (active_pid in pg_replication_slots)",
                 ) from None
+            on_wait()
             pause(_IN_USE_S)
         except psycopg.Error as error:
             doing = f'dropping replication slot "{name}"'

@@ -247,6 +247,10 @@ def test_slot_that_is_not_there_cannot_be_started_or_dropped(database: Database)
 def test_a_slot_is_dropped_by_the_session_that_may_and_by_no_other(database: Database) -> None:
     name = slot_name(database)
     waits: list[float] = []
+
+    def stopping() -> None:
+        raise TransientError("stopping")
+
     with database.connect() as writer, ReplicationConnection(database.dsn) as reader:
         writer.execute("CREATE PUBLICATION p")
         reader.create_slot(name)
@@ -254,6 +258,8 @@ def test_a_slot_is_dropped_by_the_session_that_may_and_by_no_other(database: Dat
 
         with pytest.raises(SlotBusyError, match="still in use"):
             drop_slot(writer, name, pause=waits.append, timeout_s=0.0)
+        with pytest.raises(TransientError, match="stopping"):
+            drop_slot(writer, name, pause=lambda _: None, on_wait=stopping)
         reader.close()
         gone = database.connect()
         gone.close()
