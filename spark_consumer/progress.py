@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +30,7 @@ class Progress:
         self._cuts: Sequence[int] = ()
         self._number = 0
         self._tables = 0
-        self._begun_at = self._next_report = 0.0
+        self._begun_at, self._next_report = 0.0, math.inf
         self._applied: dict[str, int] = {}
         self._running: dict[str, float] = {}
 
@@ -49,6 +50,7 @@ class Progress:
         """Note how many records each of the cuts has that are to be applied."""
         with self._guard:
             self._cuts, self._number, self._tables, self._applied = tuple(cuts), 0, 0, {}
+            self._next_report = math.inf
 
     def begin(self, number: int, tables: int) -> None:
         """Note that a cut begins.
@@ -61,6 +63,11 @@ class Progress:
             self._number, self._tables, self._applied = number, tables, {}
             self._begun_at = self._clock()
             self._next_report = self._begun_at + _FIRST_S
+
+    def interrupt(self) -> None:
+        """Note that nothing is applied until the next cut begins; its records still wait."""
+        with self._guard:
+            self._next_report = math.inf
 
     @contextmanager
     def table(self, name: str) -> Iterator[None]:
@@ -82,7 +89,7 @@ class Progress:
         """Return a line for the log when one is due, after a few seconds without a cut."""
         with self._guard:
             now = self._clock()
-            if self._number >= len(self._cuts) or now < self._next_report:
+            if now < self._next_report:
                 return None
             self._next_report = now + _EVERY_S
             oldest = sorted(self._running.items(), key=lambda one: one[1])[:_MOST_NAMED]

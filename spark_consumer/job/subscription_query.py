@@ -210,7 +210,7 @@ class Subscription:
     def report(self) -> None:
         """Log how far a cut is that takes long, now and then."""
         line = self.rebuild.figures.progress.report()
-        if line is not None and self.failure is None:
+        if line is not None:
             tasks = running_tasks(self._spark)
             _log.info("applying: subscription=%s %s%s", self.name, line, tasks)
 
@@ -250,6 +250,8 @@ class Subscription:
                 _log.warning("batch abandoned: subscription=%s: %s", self.name, cause(error))
                 return
             self.failure = every_table(error) or _of_markers(as_error("its markers", error))
+        finally:
+            self.rebuild.figures.progress.interrupt()
 
     def _process(self, records: DataFrame) -> None:
         self._check_marker_topic()

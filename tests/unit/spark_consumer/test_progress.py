@@ -51,6 +51,24 @@ def test_a_short_cut_and_an_idle_job_are_not_mentioned() -> None:
     assert progress.waiting_records == 0
 
 
+def test_a_cut_that_failed_waits_and_is_not_said_to_be_applied() -> None:
+    clock = Clock()
+    progress = Progress(clock)
+    progress.read([7])
+    progress.begin(0, 1)
+    progress.interrupt()
+    clock.now += 60
+    assert progress.report() is None
+    assert progress.waiting_records == 7
+
+    # Another try, which has not begun yet.
+    progress.read([9])
+    assert progress.report() is None
+    progress.begin(0, 1)
+    clock.now += 6
+    assert "seconds=6" in (progress.report() or "")
+
+
 def test_a_table_that_was_behind_makes_no_cut_more_than_done() -> None:
     progress = Progress(Clock())
     progress.read([100, 50])
