@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 __all__ = ["running_tasks"]
@@ -16,7 +15,8 @@ def running_tasks(spark: SparkSession) -> str:
     The stages are those of the application, which may be of other subscriptions, too.
     """
     done = number = 0
-    with suppress(Py4JError, OSError):
+    # Whatever it is: what is told of a subscription must not hold it.
+    with suppress(Exception):
         tracker = spark.sparkContext.statusTracker()
         for stage in tracker.getActiveStageIds():
             info = tracker.getStageInfo(stage)
