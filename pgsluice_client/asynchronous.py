@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Self, TypeVar
 
 from pgsluice_client.changes import Transaction
 from pgsluice_client.position import Position
-from pgsluice_client.reader import STEP_S, Reader
+from pgsluice_client.reader import STEP_S, Reader, check_arguments
 
 __all__ = ["AsyncReader"]
 
@@ -23,12 +24,18 @@ T = TypeVar("T")
 class AsyncReader:
     """`Reader` for asyncio, with the same arguments. It is of one task.
 
+    The first call constructs the clients, which takes a second or more where a plugin has Kafka's
+    tokens, and raises what `Reader` does; after `UnavailableError`, the next call tries again.
+
     Args:
         subscription: Name of the subscription.
         kafka: Properties of librdkafka.
         registry: Properties of Confluent's `SchemaRegistryClient`.
         start: Position to continue from; None for the beginning.
         topics: Topics of tables to read; None for all of the subscription.
+
+    Raises:
+        ReadError: an argument is wrong.
     """
 
     def __init__(
@@ -40,7 +47,11 @@ class AsyncReader:
         start: Position | None = None,
         topics: Collection[str] | None = None,
     ) -> None:
-        self._reader = Reader(subscription, kafka, registry, start=start, topics=topics)
+        check_arguments(subscription, start, topics)
+        self._make = partial(
+            Reader, subscription, dict(kafka), dict(registry), start=start, topics=topics
+        )
+        self._reader: Reader | None = None
         self._thread = ThreadPoolExecutor(1, "pgsluice_client")
         self._step: asyncio.Future[Transaction | None] | None = None
 
@@ -55,16 +66,16 @@ class AsyncReader:
 
     async def close(self) -> None:
         """Wait for the call that is running, and close the clients."""
-        await self._run(self._reader.close)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
         self._thread.shutdown(wait=False)
 
     async def transactions(self, *, to_end: bool = False) -> AsyncIterator[Transaction]:
         """Yield transactions as they are committed; see `Reader.transactions`."""
-        end = await self._run(self._reader._end_of_markers) if to_end else None
+        end = await self._run(Reader._end_of_markers) if to_end else None
         while (
             end is None
             or self._step is not None  # the result of a cancelled call is one of them
-            or not await self._run(self._reader._has_all, end)
+            or not await self._run(Reader._has_all, end)
         ):
             if (transaction := await self.poll(STEP_S)) is not None:
                 yield transaction
@@ -72,7 +83,7 @@ class AsyncReader:
     async def poll(self, timeout: float = 1.0) -> Transaction | None:
         """Return the next transaction, as `Reader.poll`; may be cancelled at any time."""
         if self._step is None:
-            self._step = asyncio.ensure_future(self._run(self._reader.poll, timeout))
+            self._step = asyncio.ensure_future(self._run(Reader.poll, timeout))
         step, self._step = self._step, None
         try:
             return await asyncio.shield(step)
@@ -80,5 +91,15 @@ class AsyncReader:
             self._step = step
             raise
 
-    async def _run(self, function: Callable[..., T], *arguments: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+    async def _run(self, method: Callable[..., T], *arguments: Any) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._call, method, *arguments)
+
+    def _call(self, method: Callable[..., T], *arguments: Any) -> T:
+        if self._reader is None:
+            self._reader = self._make()
+        return method(self._reader, *arguments)
+
+    def _close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()

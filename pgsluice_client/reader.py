@@ -21,7 +21,7 @@ from pgsluice_client.errors import LostRecordsError, ReadError, UnavailableError
 from pgsluice_client.position import Position
 from schemas.kafka_tokens import TokenError, with_tokens
 
-__all__ = ["STEP_S", "Reader"]
+__all__ = ["STEP_S", "Reader", "check_arguments"]
 
 _BATCH: Final = 1_000
 _REQUEST_S: Final = 30.0
@@ -56,10 +56,7 @@ class Reader:
         start: Position | None = None,
         topics: Collection[str] | None = None,
     ) -> None:
-        if start is not None and start.subscription != subscription:
-            raise ReadError(f"the position is one of subscription {start.subscription}")
-        if isinstance(topics, str):
-            raise ReadError("topics is a collection of names, not one name")
+        check_arguments(subscription, start, topics)
         self._start = start or Position(subscription)
         self._marker_topic = f"{_part(subscription)}.transaction"
         self._topics = topics
@@ -288,6 +285,20 @@ class Reader:
         if text is None:
             raise ReadError(f"the schema registry has no text of schema {schema_id}")
         return text
+
+
+def check_arguments(
+    subscription: str, start: Position | None, topics: Collection[str] | None
+) -> None:
+    """Check the arguments of a reader, without connecting.
+
+    Raises:
+        ReadError: one is wrong.
+    """
+    if start is not None and start.subscription != subscription:
+        raise ReadError(f"the position is one of subscription {start.subscription}")
+    if isinstance(topics, str):
+        raise ReadError("topics is a collection of names, not one name")
 
 
 def _failure(error: KafkaError, topic: str = "") -> ReadError:
