@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -43,6 +44,9 @@ _REUSE_S: Final = 60.0
 """Longest age at which a token is given to another client; each asks for its own renewal."""
 _LATEST_S: Final = 366 * 86_400.0
 """Longest life of a token; a time in milliseconds would be beyond it."""
+_NAME: Final = re.compile("(?!auth$)[A-Za-z]+")
+_VALUE: Final = re.compile("[\\t\\r\\n -~]*")
+"""Names and values of extensions. Source: RFC 7628; librdkafka's rdkafka_sasl_oauthbearer.c."""
 
 
 class TokenError(Exception):
@@ -226,8 +230,18 @@ def _checked(name: str, token: Any) -> Token:
         )
     if rest and not isinstance(rest[0], str):
         raise TokenError(f"plugin {name!r} has returned a principal that is no text", hint=hint)
+    if rest and "\0" in rest[0]:
+        raise TokenError(f"plugin {name!r} has returned a principal with a zero byte", hint=hint)
     if len(rest) == 2 and not _are_texts(rest[1]):
         raise TokenError(f"plugin {name!r} has returned extensions that are no texts", hint=hint)
+    # The client would wait for ten seconds and then say that there is no token.
+    if len(rest) == 2 and not all(
+        _NAME.fullmatch(key) and _VALUE.fullmatch(value) for key, value in rest[1].items()
+    ):
+        raise TokenError(
+            f"plugin {name!r} has returned extensions that OAUTHBEARER does not have",
+            hint="their names are of ASCII letters, and not auth; their values of printable ASCII",
+        )
     return (text, float(expiry), *rest)
 
 

@@ -102,7 +102,11 @@ SOON = object()
         ((SECRET, 1.0), TransientError, "has expired"),
         ((SECRET, 1000 * LATER), ConfigError, "more than a year away"),
         ((SECRET, SOON, 7), ConfigError, "a principal that is no text"),
+        ((SECRET, SOON, "m\0e"), ConfigError, "a principal with a zero byte"),
         ((SECRET, SOON, "me", {"a": 1}), ConfigError, "extensions that are no texts"),
+        ((SECRET, SOON, "me", {"auth": SECRET}), ConfigError, "OAUTHBEARER does not have"),
+        ((SECRET, SOON, "me", {"a_b": "1"}), ConfigError, "OAUTHBEARER does not have"),
+        ((SECRET, SOON, "me", {"a": "ü"}), ConfigError, "OAUTHBEARER does not have"),
     ],
 )
 def test_every_other_end_is_an_error_without_the_token(
