@@ -23,7 +23,7 @@ from gateway.runtime.lifecycle.start_decision import StartOver
 from gateway.runtime.loop.receiver import Receiver
 from gateway.runtime.planning.setup import commit_claim
 from gateway.sink.delivery.sink import TransactionalSink
-from gateway.source.session.connection import classify_server_error
+from gateway.source.session.connection import MAY_REPLICATE, classify_server_error
 from gateway.source.stream.connection import ReplicationConnection
 from gateway.source.stream.slot import drop_slot, slot_status
 
@@ -32,8 +32,8 @@ __all__ = ["StoppedWaiting", "lock_first_start", "start_over", "start_stream"]
 _LOG: Final = logging.getLogger(__name__)
 _LOOK_S: Final = 0.25
 _REMIND_S: Final = 60.0
-_HOLDERS: Final = """
-SELECT a.pid, r.rolname::text, r.rolsuper OR r.rolreplication
+_HOLDERS: Final = f"""
+SELECT a.pid, r.rolname::text, {MAY_REPLICATE}
 FROM pg_catalog.pg_locks AS l
 JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid
 JOIN pg_catalog.pg_roles AS r ON r.oid = a.usesysid
@@ -44,7 +44,7 @@ AND d.datname = pg_catalog.current_database()
 AND l.classid::pg_catalog.int8 = (key >> 32) & 4294967295
 AND l.objid::pg_catalog.int8 = key & 4294967295
 ORDER BY 1
-"""
+"""  # noqa: S608
 
 
 class StoppedWaiting(Exception):

@@ -37,6 +37,7 @@ from gateway.core.lsn import Lsn, parse_lsn
 from gateway.source.session.session import Session, open_session, restrict
 
 __all__ = [
+    "MAY_REPLICATE",
     "SEARCH_PATH",
     "SESSION_SETTINGS",
     "ServerFacts",
@@ -297,7 +298,12 @@ _WITHHELD: Final = r"""
 """The names in a search_path are read as SplitIdentifierString() in varlena.c reads them."""
 
 
-_FACTS: Final = """
+MAY_REPLICATE: Final = """
+    (r.rolsuper OR r.rolreplication OR EXISTS (
+        SELECT FROM pg_catalog.pg_roles AS rds WHERE rds.rolname = 'rds_replication'
+        AND pg_catalog.pg_has_role(r.oid, rds.oid, 'MEMBER')))"""
+"""Whether a role ``r`` of pg_roles may create slots; no role of Amazon RDS has the attribute."""
+_FACTS: Final = f"""
 SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system()),
        pg_catalog.current_database()::pg_catalog.text,
        CASE WHEN pg_catalog.pg_is_in_recovery()
@@ -312,11 +318,9 @@ SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system()),
        pg_catalog.current_setting('max_wal_senders')::int,
        pg_catalog.current_setting('max_slot_wal_keep_size'),
        current_user::pg_catalog.text,
-       (SELECT rolreplication OR rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user)
-           OR EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'rds_replication'
-                      AND pg_catalog.pg_has_role(oid, 'MEMBER')),
+       (SELECT {MAY_REPLICATE} FROM pg_catalog.pg_roles AS r WHERE r.rolname = current_user),
        pg_catalog.current_setting('effective_wal_level', true)
-"""
+"""  # noqa: S608
 
 
 def server_facts(connection: psycopg.Connection) -> ServerFacts:
