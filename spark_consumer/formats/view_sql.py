@@ -9,11 +9,13 @@ from typing import Final
 from schemas.settings.consumer import ViewEngine
 from spark_consumer.errors import SettingsError
 
-__all__ = ["ViewPlace", "engine_path", "identifier", "text_literal"]
+__all__ = ["ViewPlace", "check_name", "engine_path", "identifier", "text_literal"]
 
 _LOCAL: Final = re.compile(r"file:(//)?(?=/)")
 _HIDDEN: Final = re.compile(r"[\x00-\x1f\x7f]")
 _HADOOP_ONLY: Final = ("hdfs:", "viewfs:")
+_OF_DUCKDB: Final = frozenset({"main", "system", "temp"})
+"""Databases of its own, in lower case, beside which there can be none of the name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,20 @@ def engine_path(path: str, engine: ViewEngine) -> str:
             hint="leave duckdb out of consumer.views",
         )
     return _LOCAL.sub("", path, count=1).replace("s3a://", "s3://", 1)
+
+
+def check_name(subscription: str, engine: ViewEngine) -> None:
+    """Check that an engine can have views of a subscription's name.
+
+    Raises:
+        SettingsError: it has something else of this name.
+    """
+    if engine == "duckdb" and subscription.lower() in _OF_DUCKDB:
+        raise SettingsError(
+            f"DuckDB cannot have views of the subscription {subscription}, as it has a database of"
+            " this name of its own",
+            hint="leave duckdb out of consumer.views, or give the subscription another name",
+        )
 
 
 def identifier(name: str, engine: ViewEngine) -> str:

@@ -23,7 +23,7 @@ from spark_consumer.display import logger
 from spark_consumer.errors import ConsumerError
 from spark_consumer.formats.commit_metadata import Version
 from spark_consumer.formats.protocol import TableFormat
-from spark_consumer.formats.view_sql import ViewPlace, engine_path, identifier
+from spark_consumer.formats.view_sql import ViewPlace, check_name, engine_path, identifier
 from spark_consumer.names import lsn_text, part, table_folder
 from spark_consumer.spark.failures import cause, every_table
 from spark_consumer.spark.files import Folder
@@ -67,6 +67,8 @@ class Views:
         self._warehouse = warehouse
         self._subscription = subscription
         self._folder = Folder(spark, f"{warehouse.rstrip('/')}/{part(subscription)}")
+        for engine in engines:
+            check_name(subscription, engine)
         above = Folder(spark, warehouse).qualified()
         self._above = {engine: engine_path(above, engine) for engine in dict.fromkeys(engines)}
         self._settings = {

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import duckdb
 import pytest
 
 from schemas.settings.consumer import ViewEngine
 from spark_consumer.errors import SettingsError
 from spark_consumer.formats.delta.format import DeltaFormat
-from spark_consumer.formats.view_sql import engine_path
+from spark_consumer.formats.view_sql import check_name, engine_path, identifier
 
 
 @pytest.mark.parametrize(
@@ -31,3 +32,19 @@ def test_an_engine_gets_a_path_as_it_names_it() -> None:
     assert engine_path("file:///w", "duckdb") == "/w"
     assert engine_path("s3a://bucket/w", "duckdb") == "s3://bucket/w"
     assert engine_path("s3a://bucket/w", "spark") == "s3a://bucket/w"
+
+
+@pytest.mark.parametrize("name", ["main", "temp", "System", "memory", "pg_catalog", "s1"])
+def test_a_subscription_of_which_duckdb_can_have_no_views_is_refused(name: str) -> None:
+    database = identifier(name, "duckdb")
+    try:
+        with duckdb.connect() as connection:
+            connection.execute(f"ATTACH IF NOT EXISTS ':memory:' AS {database}")
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {database}.public")
+            connection.execute(f"CREATE VIEW {database}.public.t AS SELECT 1")
+    except duckdb.Error:
+        with pytest.raises(SettingsError, match=f"subscription {name},"):
+            check_name(name, "duckdb")
+    else:
+        check_name(name, "duckdb")
+    check_name(name, "spark")
