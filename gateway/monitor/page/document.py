@@ -157,7 +157,7 @@ def _summary(status: Mapping[str, Any], now: float) -> Iterator[str]:
     if (at := status["gateway"].get("started_at")) is not None:
         facts.append(f"up for {duration(max(0.0, now - at))}")
     after = "".join(f", {fact}" for fact in facts)
-    yield f'<p role="status"><strong class="{kind}">{text}</strong>{after}</p>'
+    yield f'<p role="status"><strong class="{kind}">{escape(text)}</strong>{after}</p>'
 
 
 def _problems(problems: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -218,7 +218,8 @@ def test_names_are_text_and_every_tag_is_closed() -> None:
         "fields": {EVIL: EVIL, "hint": EVIL},
     }
     problem = {"severity": "wait", "message": EVIL, "hint": EVIL}
-    status = shown(tables=[table], log=[trouble], problems=[problem], server_lsn=EVIL)
+    shown_as = {"tables": [table], "log": [trouble], "problems": [problem], "server_lsn": EVIL}
+    status = shown(**shown_as, away={EVIL: EVIL})
     status["gateway"] = {**status["gateway"], "name": EVIL}
     parser = Balanced()
 
