@@ -182,14 +182,14 @@ def test_locks_that_anybody_can_take_hold_nothing_up(
             "SELECT pg_advisory_lock(hashtextextended('pgsluice.p', 0)),"
             f" pg_advisory_lock(hashtextextended('pgsluice {slot}', 0))".encode()
         )
-        connection.execute("SET lock_timeout = '5s'")
-        connection.execute("ALTER PUBLICATION p SET (publish = 'insert')")
         with connection.transaction(force_rollback=True):
             # On Amazon RDS no role has the attribute, and a gateway is a member of this one.
             connection.execute("CREATE ROLE rds_replication")
             connection.execute(f"GRANT rds_replication TO {attacker.name}".encode())
             with pytest.raises(SlotBusyError, match=f"of role {attacker.name}"):
                 lock_first_start(connection, slot)
+        connection.execute("SET lock_timeout = '5s'")
+        connection.execute("ALTER PUBLICATION p SET (publish = 'insert')")
         lock_first_start(connection, slot)
 
         # Who may alter the publication waits for who has altered it: said first, it would be lost.

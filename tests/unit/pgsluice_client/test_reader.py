@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from pgsluice_client import AsyncReader, Position, Reader, ReadError, UnavailableError
+from schemas import kafka_tokens
 
 asked: list[str] = []
 released = threading.Event()
@@ -30,7 +31,10 @@ def test_a_position_of_another_subscription_is_refused() -> None:
         Reader("s2", {}, {"url": "http://localhost"}, start=Position("s1"))
 
 
-def test_an_async_reader_connects_at_its_first_call_while_the_loop_goes_on() -> None:
+def test_an_async_reader_connects_at_its_first_call_while_the_loop_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kafka_tokens, "_WAIT_S", 600.0)
     kafka = {
         "sasl.mechanism": "OAUTHBEARER",
         "sasl.oauthbearer.plugin": f"{__name__}:no_token",
