@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 
 from gateway.core.errors import ProtocolError
 
-__all__ = ["MOST_BYTES", "check_datum"]
+__all__ = ["MOST_BYTES", "DatumBounds"]
 
 MOST_BYTES: Final = 64 << 20
 """Bytes of one datum: more than Kafka takes as it is usually set up."""
@@ -25,50 +25,63 @@ _LONGEST_DECIMAL: Final = 64
 _FIXED_SIZES: Final = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 
-def check_datum(schema: Any, data: bytes) -> None:
-    """Check that `data` is one datum of `schema`, all of it, and of a size that can be.
+class DatumBounds:
+    """Bounds of the data of one schema.
 
     Args:
         schema: As `fastavro.parse_schema` returns it.
-        data: Without the wire format's prefix.
 
     Raises:
-        ProtocolError: it is not; with the offset.
+        ProtocolError: it is nested too deeply.
     """
-    if len(data) > MOST_BYTES:
-        raise ProtocolError(f"{len(data)} bytes are too many", tag=b"", offset=0)
-    walk = _Walk(data)
-    walk.learn(schema, 0)
-    walk.value(schema, 0)
-    if walk.at != len(data):
-        walk.fail(f"{len(data) - walk.at} bytes more than the datum has")
 
-
-class _Walk:
-    def __init__(self, data: bytes) -> None:
-        self.at = 0
-        self._data = data
-        self._left = _MOST_VALUES
+    def __init__(self, schema: Any) -> None:
+        self._schema = schema
         self._names: dict[str, Any] = {}
+        self._learn(schema, 0)
 
-    def fail(self, why: str) -> NoReturn:
-        raise ProtocolError(why, tag=b"", offset=self.at)
+    def check(self, data: bytes) -> None:
+        """Check that `data` is one datum of the schema, all of it, and of a size that can be.
 
-    def learn(self, schema: Any, depth: int) -> None:
+        Args:
+            data: Without the wire format's prefix.
+
+        Raises:
+            ProtocolError: it is not; with the offset.
+        """
+        if len(data) > MOST_BYTES:
+            raise ProtocolError(f"{len(data)} bytes are too many", tag=b"", offset=0)
+        walk = _Walk(data, self._names)
+        walk.value(self._schema, 0)
+        if walk.at != len(data):
+            walk.fail(f"{len(data) - walk.at} bytes more than the datum has")
+
+    def _learn(self, schema: Any, depth: int) -> None:
         """Note the named types."""
         if depth > _DEEPEST:
-            self.fail("the schema is nested too deeply")
+            raise ProtocolError("the schema is nested too deeply", tag=b"", offset=0)
         if isinstance(schema, list):
             for branch in schema:
-                self.learn(branch, depth + 1)
+                self._learn(branch, depth + 1)
         elif isinstance(schema, Mapping):
             if "name" in schema:
                 self._names[schema["name"]] = schema
             for field in schema.get("fields", ()):
-                self.learn(field["type"], depth + 1)
+                self._learn(field["type"], depth + 1)
             for part in ("items", "values"):
                 if part in schema:
-                    self.learn(schema[part], depth + 1)
+                    self._learn(schema[part], depth + 1)
+
+
+class _Walk:
+    def __init__(self, data: bytes, names: Mapping[str, Any]) -> None:
+        self.at = 0
+        self._data = data
+        self._left = _MOST_VALUES
+        self._names = names
+
+    def fail(self, why: str) -> NoReturn:
+        raise ProtocolError(why, tag=b"", offset=self.at)
 
     def value(self, schema: Any, depth: int) -> None:
         """Pass a value; a union, which has bytes of its own, is counted as the value in it."""

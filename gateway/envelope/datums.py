@@ -11,16 +11,16 @@ import fastavro
 from fastavro.types import Schema
 
 from gateway.core.errors import ProtocolError
-from gateway.envelope.bounds import check_datum
+from gateway.envelope.bounds import DatumBounds
 from schemas import load
 
-__all__ = ["read_datum", "write_datum"]
+__all__ = ["parsed_schema", "read_datum", "write_datum"]
 
 
 def write_datum(name: str, datum: Mapping[str, Any]) -> bytes:
     """Encode `datum` by the schema `name`, without the wire format's prefix."""
     out = BytesIO()
-    fastavro.schemaless_writer(out, _schema(name), datum)
+    fastavro.schemaless_writer(out, parsed_schema(name), datum)
     return out.getvalue()
 
 
@@ -30,8 +30,8 @@ def read_datum(name: str, data: bytes) -> dict[str, Any]:
     Raises:
         ProtocolError: it is not one datum of the schema.
     """
-    schema = _schema(name)
-    check_datum(schema, data)
+    schema = parsed_schema(name)
+    _bounds(name).check(data)
     try:
         datum = fastavro.schemaless_reader(BytesIO(data), schema, schema)
     except Exception as error:  # of fastavro, which has no class for all of them
@@ -41,5 +41,11 @@ def read_datum(name: str, data: bytes) -> dict[str, Any]:
 
 
 @cache
-def _schema(name: str) -> Schema:
+def _bounds(name: str) -> DatumBounds:
+    return DatumBounds(parsed_schema(name))
+
+
+@cache
+def parsed_schema(name: str) -> Schema:
+    """Return the schema `name` of ``schemas/``, parsed once."""
     return fastavro.parse_schema(load(name))

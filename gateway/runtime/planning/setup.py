@@ -51,7 +51,6 @@ __all__ = [
     "known_plan",
     "make_evaluator",
     "make_sink",
-    "published_before",
     "recall",
     "register",
     "set_up",
@@ -133,10 +132,12 @@ def set_up(
             )
     catalog = whole_digest(connection, definitions)
     reports_ddl = has_ddl_messages(connection)
-    watermark = published_before(settings, connection, definitions, facts)
+    first, watermark = _first_plan(settings, connection, definitions, facts)
     refused = dict(faults)
     while True:
-        plan = read_plan(settings, connection, definitions, watermark, faults=refused)
+        plan = first
+        if plan is None or refused:
+            plan = read_plan(settings, connection, definitions, watermark, faults=refused)
         known = ""
         if slot_status(connection, settings.source.slot) is None:
             for _, refusal in plan_refusals(settings, connection, plan):
@@ -255,17 +256,17 @@ def known_plan(
         DefinitionError: the definitions cannot be served.
         TransientError: a server does not answer.
     """
-    watermark = published_before(settings, connection, definitions, facts)
-    return read_plan(settings, connection, definitions, watermark)
+    plan, watermark = _first_plan(settings, connection, definitions, facts)
+    return plan or read_plan(settings, connection, definitions, watermark)
 
 
-def published_before(
+def _first_plan(
     settings: Settings, connection: psycopg.Connection, definitions: Definitions, facts: ServerFacts
-) -> Watermark | None:
-    """Return the watermark of this slot in Kafka, if the plan depends on it; reading takes time.
+) -> tuple[Plan | None, Watermark | None]:
+    """Return the plan, or the watermark of this slot in Kafka, if the plan depends on it.
 
     It does if a table is held or the definitions are refused: the published tables decide then. It
-    does with masks as well, since a table keeps them under another name.
+    does with masks as well, since a table keeps them under another name. Reading takes time.
 
     Raises:
         DefinitionError: the definitions cannot be served.
@@ -273,8 +274,10 @@ def published_before(
     """
     refused: DefinitionError | None = None
     try:
-        if not definitions.masks and not read_plan(settings, connection, definitions).held:
-            return None
+        if not definitions.masks:
+            plan = read_plan(settings, connection, definitions)
+            if not plan.held:
+                return plan, None
     except DefinitionError as error:
         refused = error
         # Logged now, since Kafka may be away for long.
@@ -293,7 +296,7 @@ def published_before(
             watermark = replace(watermark, copies=released(watermark.copies, recovered.requests))
     if refused is not None and watermark is None:
         raise refused
-    return watermark
+    return None, watermark
 
 
 def recall(

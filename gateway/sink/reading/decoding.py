@@ -15,9 +15,9 @@ from typing import Any, Final
 import fastavro
 from fastavro.read import LOGICAL_READERS
 
-import schemas
 from gateway.core.errors import ProtocolError
-from gateway.envelope.bounds import check_datum
+from gateway.envelope.bounds import DatumBounds
+from gateway.envelope.datums import parsed_schema
 from gateway.pgtypes.binary import datetimes
 from gateway.sink.registry.registry import Registry
 
@@ -41,6 +41,14 @@ _TIMES: Final[Mapping[tuple[str, str], tuple[Callable[[bytes], bytes], int, int]
 }
 """Logical types whose Python types lack some of PostgreSQL's values, or print them otherwise: how
 PostgreSQL's binary format reads, its size, and the difference of the epochs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Schema as it is parsed, and the bounds of its data."""
+
+    schema: Any
+    bounds: DatumBounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +80,7 @@ class RegisteredSchemas:
     def __init__(self, registry: Registry, *, longest: int = 16 << 20) -> None:
         self._registry = registry
         self._longest = longest
-        self._found: dict[int, Any] = {}
+        self._found: dict[int, _Known | _Refused] = {}
         self._characters = 0
 
     def decode(self, wire: bytes | str | None, name: str | None = None) -> dict[str, Any]:
@@ -87,11 +95,11 @@ class RegisteredSchemas:
             FatalError: the registry refuses the request.
         """
         number, data = unframed(wire)
-        schema = self._schema(number)
+        known = self._known(number)
         try:
-            check_datum(schema, data)
-            reader = schema if name is None else fastavro.parse_schema(schemas.load(name))
-            datum = fastavro.schemaless_reader(BytesIO(data), schema, reader)
+            known.bounds.check(data)
+            reader = known.schema if name is None else parsed_schema(name)
+            datum = fastavro.schemaless_reader(BytesIO(data), known.schema, reader)
         except ProtocolError:
             raise
         except Exception as error:  # of fastavro, or of an invalid schema
@@ -101,7 +109,7 @@ class RegisteredSchemas:
             raise ProtocolError("not a record", tag=b"", offset=0)
         return datum
 
-    def _schema(self, number: int) -> Any:
+    def _known(self, number: int) -> _Known:
         found = self._found.get(number)
         if found is None:
             if len(self._found) >= _MOST_SCHEMAS:
@@ -111,8 +119,8 @@ class RegisteredSchemas:
             raise ProtocolError(found.reason, tag=b"", offset=0)
         return found
 
-    def _fetch(self, number: int) -> Any:
-        """Return the parsed schema, or why there is none."""
+    def _fetch(self, number: int) -> _Known | _Refused:
+        """Return the schema, or why there is none."""
         text = self._registry.find_text(number)
         if text is None:
             return _Refused(f"the registry has no schema {number}")
@@ -122,7 +130,8 @@ class RegisteredSchemas:
         if self._characters > self._longest:
             return _Refused("the topic's schemas are too long")
         try:
-            return fastavro.parse_schema(_shown(json.loads(text)))
+            schema = fastavro.parse_schema(_shown(json.loads(text)))
+            return _Known(schema, DatumBounds(schema))
         except Exception as error:  # as above
             return _Refused(f"schema {number} does not parse: {type(error).__name__}")
 

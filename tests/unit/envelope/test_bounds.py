@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import schemas
 from gateway.core.errors import ProtocolError, ValueFormatError
 from gateway.definitions.model import Element
-from gateway.envelope.bounds import MOST_BYTES, check_datum
+from gateway.envelope.bounds import MOST_BYTES, DatumBounds
 from gateway.envelope.encoding.encoders import compile_row_encoder
 from gateway.envelope.encoding.varint import encode_long
 from gateway.envelope.schema import describe
@@ -37,12 +37,12 @@ def golden(name: str) -> bytes:
 def test_golden_records_pass_and_every_part_of_them_does_not(name: str) -> None:
     schema, data = parsed(schemas.load(name)), golden(name)
 
-    check_datum(schema, data)
+    DatumBounds(schema).check(data)
     for end in range(len(data)):
         with pytest.raises(ProtocolError):
-            check_datum(schema, data[:end])
+            DatumBounds(schema).check(data[:end])
     with pytest.raises(ProtocolError, match="1 bytes more"):
-        check_datum(schema, data + b"\0")
+        DatumBounds(schema).check(data + b"\0")
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_golden_records_pass_and_every_part_of_them_does_not(name: str) -> None:
 )
 def test_a_claim_that_the_bytes_do_not_bear_out_is_refused(schema: Any, data: bytes) -> None:
     with pytest.raises(ProtocolError):
-        check_datum(parsed(schema), data)
+        DatumBounds(parsed(schema)).check(data)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_value_of_as_many_items_as_the_gateway_carries_is_read(
         text = b"{%s}" % b",".join([item] * (MOST_ITEMS // values))
     row = schema.value_schema["fields"][0]["type"][1]
 
-    check_datum(parsed({**row, "namespace": "s"}), encode([text]))
+    DatumBounds(parsed({**row, "namespace": "s"})).check(encode([text]))
     with pytest.raises(ValueFormatError, match="which readers refuse"):
         encode([text[:-1] + b"," + item + b"}" if element else text + b", " + item])
 
@@ -115,7 +115,7 @@ def test_a_value_of_as_many_items_as_the_gateway_carries_is_read(
 def test_what_passes_is_read_and_written_again_by_fastavro(data: bytes) -> None:
     schema = parsed(schemas.load("progress"))
     try:
-        check_datum(schema, data)
+        DatumBounds(schema).check(data)
     except ProtocolError:
         return
     try:
