@@ -60,7 +60,11 @@ def run(settings: Settings, *, endpos: Lsn | None) -> int:
         watch = Watch(settings, daemon.counters, notifier, server=shows)
         if telemetry is not None:
             telemetry.send_metrics(watch, recent_errors)
-        with _served(settings, watch, recent_errors) as port, watch:
+        with (
+            _served(settings, watch, recent_errors) as port,
+            watch,
+            _lineage(settings, watch),
+        ):
             if port is not None:
                 event(_LOG, logging.INFO, "metrics, health and status are served", port=port)
             daemon.run()
@@ -85,6 +89,15 @@ def _telemetry(settings: Settings) -> AbstractContextManager[Telemetry | None]:
     from gateway.monitor.telemetry import Telemetry
 
     return Telemetry(settings)
+
+
+def _lineage(settings: Settings, watch: Watch) -> AbstractContextManager[None]:
+    if not settings.monitor.openlineage:
+        return nullcontext()
+    # Here, for the same reason.
+    from gateway.monitor.lineage import sending_lineage
+
+    return sending_lineage(settings, watch)
 
 
 def _log_copy(standing: CopyStanding) -> None:

@@ -80,6 +80,13 @@ class ConsumerTable:
     """Further names under which `metrics_listen` is asked, beside its own, localhost and any
     address: a request for another name is refused (421); `*` is any name."""
 
+    opentelemetry: bool = False
+    """The Spark job's metrics are sent by OTLP, as by `monitor.opentelemetry`."""
+
+    openlineage: bool = False
+    """Which topic goes into which table is reported to a server of OpenLineage, as by
+    `monitor.openlineage`."""
+
     shutdown_timeout_s: Annotated[float | None, Rule(above=0)] = None
     """How long a stop of the Spark job waits for what is being written; what takes longer is
     abandoned and read again by the next start. When not set: `limits.shutdown_timeout_s` for

@@ -256,6 +256,10 @@ class MonitorTable:
     """Metrics, and a trace for each Kafka transaction, are sent by OTLP; where to, the variables of
     OpenTelemetry say: [monitoring.md](monitoring.md#opentelemetry)."""
 
+    openlineage: bool = False
+    """Which table goes into which topic is reported to a server of OpenLineage; where it is, the
+    variables of OpenLineage's client say: [monitoring.md](monitoring.md#openlineage)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogTable:

@@ -1,7 +1,7 @@
-"""Export of what gateway and Spark job report, by the client of OpenTelemetry.
+"""Export of what gateway and Spark job report, by the clients of OpenTelemetry and OpenLineage.
 
-Each module here needs the packages of the extra ``otel``, so it is imported only where the setting
-is on. An exporter works in threads of its own: one that cannot reach its
+Modules here need the packages of an extra (``otel``, ``openlineage``), so they are imported only
+where the setting is on. An exporter works in threads of its own: one that cannot reach its
 collector drops what it has, and neither slows its program nor delays the end of it beyond
 `CLOSE_S`.
 """

@@ -40,6 +40,7 @@ from spark_consumer.settings import ConsumerSettings
 from spark_consumer.spark.failures import as_error, cause, every_table
 from spark_consumer.spark.query_listener import listening
 from spark_consumer.spark.session import check_session
+from spark_consumer.telemetry import telemetry
 
 __all__ = ["run"]
 
@@ -116,6 +117,7 @@ def _with_registry(
         ExitStack() as stack,
         listening(spark, figures),
         serve(settings.metrics_listen, settings.metrics_hosts, figures, pulse),
+        telemetry(settings, figures, lambda: {one.name: one.manifest for one in waiting}),
     ):
         for subscription in waiting:
             stack.callback(_close, subscription)

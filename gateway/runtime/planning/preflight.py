@@ -126,14 +126,17 @@ def _check_listen(settings: Settings) -> None:
 
 
 def _check_extras(settings: Settings) -> None:
-    if settings.monitor.opentelemetry and not _is_installed(
-        "opentelemetry.exporter.otlp.proto.http"
+    monitor = settings.monitor
+    for is_on, module, key, extra in (
+        (monitor.opentelemetry, "opentelemetry.exporter.otlp.proto.http", "opentelemetry", "otel"),
+        (monitor.openlineage, "openlineage.client", "openlineage", "openlineage"),
     ):
-        raise ConfigError(
-            "the packages of OpenTelemetry are not installed",
-            key="monitor.opentelemetry",
-            hint="pip install 'pgsluice[otel]'",
-        )
+        if is_on and not _is_installed(module):
+            raise ConfigError(
+                "the packages that it needs are not installed",
+                key=f"monitor.{key}",
+                hint=f"pip install 'pgsluice[{extra}]'",
+            )
 
 
 def _is_installed(module: str) -> bool:

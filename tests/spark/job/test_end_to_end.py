@@ -15,6 +15,8 @@ from spark_consumer.errors import TableError
 from spark_consumer.job.job import run
 from spark_consumer.reader import read, state_at
 from spark_consumer.settings import ConsumerSettings
+from tests.support.backends.collector import Collector, values
+from tests.support.run.waiting import wait_until
 from tests.support.spark.kafka_topics import RegisteredSchemas, Topics
 from tests.support.spark.records import Col, TableTopic
 from tests.support.spark.view_readers import DuckDbReader, Reader, SparkReader
@@ -116,8 +118,12 @@ def test_tables_are_complete_at_each_endpos_and_stay_so_under_a_new_checkpoint(
         then("2001-01-01")
 
 
-def test_a_table_of_many_partitions_is_cut_at_source_transactions(
-    spark: SparkSession, kafka: str, registry: str, tmp_path: Path
+def test_a_table_of_many_partitions_is_cut_at_source_transactions_and_collectors_are_told(
+    spark: SparkSession,
+    kafka: str,
+    registry: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ids = RegisteredSchemas(registry)
     name = f"s{uuid.uuid4().hex[:8]}"
@@ -133,6 +139,8 @@ def test_a_table_of_many_partitions_is_cut_at_source_transactions(
         subscriptions=(name,),
         max_batch_records=20,
         endpos=0x300,
+        opentelemetry=True,
+        openlineage=True,
     )
     table.truncate(0x90, 0, snapshot="first")
     for key in range(30):
@@ -151,9 +159,25 @@ def test_a_table_of_many_partitions_is_cut_at_source_transactions(
             )
         topics.commit([table], [{"kind": "PROGRESS", "end_lsn": 0x100 + 0x100 * number}])
 
-    assert run(settings, spark, stopping=threading.Event()) == 0
+    with Collector() as collector:
+        for variable, value in collector.environment().items():
+            monkeypatch.setenv(variable, value)
+        assert run(settings, spark, stopping=threading.Event()) == 0
+        started, *_, ended = wait_until(collector.ended_run, 60, "the end of the run")
 
     path = tmp_path / "warehouse" / name / "public" / "wide"
+    assert (started["eventType"], ended["eventType"]) == ("START", "COMPLETE")
+    assert ended["run"]["runId"] == started["run"]["runId"]
+    assert ended["job"]["name"] == f"pgsluice.consumer.{name}"
+    (source,), (target,) = ended["inputs"], ended["outputs"]
+    assert (source["namespace"], source["name"]) == (f"kafka://{kafka}", table.topic)
+    assert (target["namespace"], target["name"]) == ("file", str(path))
+    metrics = collector.metrics()
+    (applied,) = metrics["pgsluice_consumer_records"].sum.data_points
+    assert values(applied.attributes) == {"subscription": name}
+    assert applied.as_double > 0
+    (reached,) = metrics["pgsluice_consumer_end_lsn"].gauge.data_points
+    assert reached.as_double in (0x100, 0x200, 0x300)
     assert rows(spark, path) == [(key + 200, "copied") for key in range(30)]
     for version in range(3):
         table_then = spark.read.format("delta").option("versionAsOf", version).load(str(path))

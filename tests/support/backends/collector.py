@@ -9,6 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
+from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent
+from openlineage.client.event_v2 import RunState as EventType
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
@@ -24,13 +26,15 @@ class Collector:
 
     Attributes:
         answer: Status with which it answers.
-        bodies: All that was sent, by path.
+        bodies: What was sent since `forget`, by path.
+        received: All that was sent.
         headers: Headers of the last request.
     """
 
     def __init__(self) -> None:
         self.answer = 200
         self.bodies: dict[str, list[bytes]] = {}
+        self.received: list[bytes] = []
         self.headers: dict[str, str] = {}
         collector = self
 
@@ -40,6 +44,7 @@ class Collector:
                 if self.headers.get("Content-Encoding") == "gzip":
                     body = gzip.decompress(body)
                 collector.headers = {name.lower(): text for name, text in self.headers.items()}
+                collector.received.append(body)
                 collector.bodies.setdefault(self.path, []).append(body)
                 self.send_response(collector.answer)
                 self.send_header("Content-Length", "0")
@@ -68,13 +73,20 @@ class Collector:
         self._thread.join()
 
     def environment(self, **variables: str) -> dict[str, str]:
-        """The standard variables of a client of OpenTelemetry that sends often."""
+        """The standard variables of both clients; that of OpenTelemetry sends often."""
         return {
+            # OPENLINEAGE_URL would stay: the client translates it in the environment.
+            "OPENLINEAGE__TRANSPORT__TYPE": "http",
+            "OPENLINEAGE__TRANSPORT__URL": self.url,
             "OTEL_EXPORTER_OTLP_ENDPOINT": self.url,
             "OTEL_BSP_SCHEDULE_DELAY": "100",
             "OTEL_METRIC_EXPORT_INTERVAL": "100",
             **variables,
         }
+
+    def forget(self) -> None:
+        """Forget what was sent so far."""
+        self.bodies = {}
 
     def spans(self) -> list[Span]:
         """All spans."""
@@ -104,8 +116,24 @@ class Collector:
         return values(resource.resource.attributes)
 
     def events(self) -> list[dict[str, Any]]:
-        """All events of OpenLineage."""
-        return [json.loads(body) for body in self.bodies.get("/api/v1/lineage", [])]
+        """All events of OpenLineage, each accepted by the classes that are made of its schema."""
+        found = [json.loads(body) for body in self.bodies.get("/api/v1/lineage", [])]
+        for event in found:
+            given = {key: value for key, value in event.items() if key != "schemaURL"}
+            run, job = Run(**given.pop("run")), Job(**given.pop("job"))
+            state = EventType(given.pop("eventType"))
+            inputs = [InputDataset(**one) for one in given.pop("inputs")]
+            outputs = [OutputDataset(**one) for one in given.pop("outputs")]
+            made = RunEvent(
+                **given, eventType=state, run=run, job=job, inputs=inputs, outputs=outputs
+            )
+            assert made.schemaURL == event["schemaURL"]
+        return found
+
+    def ended_run(self) -> list[dict[str, Any]]:
+        """The events of a run that has ended; none before."""
+        events = self.events()
+        return events if events and events[-1]["eventType"] in ("COMPLETE", "FAIL") else []
 
 
 def values(attributes: Any) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def test_metrics_arrive_with_names_units_help_and_labels(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
     log, begun = Lines(), time.time_ns()
     with metrics_sent(resource("theirs", "1.2"), log, families):
-        pass  # they are sent at the end, too
+        wait_until(environment.metrics, 60, "the metrics")
 
     found = environment.metrics()
     assert {name: (one.description, one.unit) for name, one in found.items()} == {
@@ -162,7 +162,7 @@ def test_another_protocol_than_there_is_is_mentioned(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
     log = Lines()
     with metrics_sent(resource("s", "1"), log, families):
-        pass
+        wait_until(environment.metrics, 60, "the metrics")
 
     ((level, _, fields),) = log
     assert (level, fields["variable"]) == (logging.WARNING, "OTEL_EXPORTER_OTLP_PROTOCOL")

@@ -1,0 +1,108 @@
+"""Metrics by OTLP, and events of OpenLineage, where ``[consumer]`` turns them on.
+
+Nothing of OpenTelemetry or OpenLineage is imported otherwise. Both work in threads of their own.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Final
+
+from spark_consumer.display import logger
+from spark_consumer.errors import SettingsError
+from spark_consumer.metrics import Figures, exposition
+from spark_consumer.names import table_folder
+from spark_consumer.settings import ConsumerSettings
+from spark_consumer.states.manifests import Manifest
+
+__all__ = ["telemetry"]
+
+_log: Final = logger(__name__)
+
+
+@contextmanager
+def telemetry(
+    settings: ConsumerSettings,
+    figures: dict[str, Figures],
+    manifests: Callable[[], Mapping[str, Manifest]],
+) -> Iterator[None]:
+    """Send what is turned on while the block runs.
+
+    Args:
+        settings: Settings of the job.
+        figures: Figures by subscription; they may change meanwhile.
+        manifests: Returns the newest manifest of each subscription; called by another thread.
+
+    Raises:
+        SettingsError: a package is missing, or the environment cannot be used.
+    """
+    with ExitStack() as stack:
+        if settings.opentelemetry:
+            with _installed("opentelemetry", "otel"):
+                from schemas.telemetry.otlp import metrics_sent, resource
+            from prometheus_client.parser import text_string_to_metric_families as families
+
+            of = resource("pgsluice-consumer", _version())
+            send = metrics_sent(of, _write, lambda: families(exposition(figures)))
+            stack.enter_context(send)
+        if settings.openlineage:
+            stack.enter_context(_lineage(settings, manifests))
+        yield
+
+
+@contextmanager
+def _lineage(
+    settings: ConsumerSettings, manifests: Callable[[], Mapping[str, Manifest]]
+) -> Iterator[None]:
+    with _installed("openlineage", "openlineage"):
+        from schemas.telemetry.lineage import Flow, connect, folder, lineage_sent, topic
+
+    servers = settings.kafka.get("bootstrap.servers") or settings.kafka.get("metadata.broker.list")
+
+    def look() -> Mapping[str, Sequence[Flow]]:
+        return {
+            f"pgsluice.consumer.{subscription}": [
+                Flow(
+                    topic(servers or "", state.topic),
+                    folder(table_folder(settings.warehouse, subscription, name)),
+                )
+                for name, state in manifest.tables.items()
+            ]
+            for subscription, manifest in manifests().items()
+        }
+
+    try:
+        client = connect()
+    except Exception as error:
+        raise SettingsError(
+            f"openlineage: its configuration cannot be used: {type(error).__name__}",
+            hint="correct the variables that begin with OPENLINEAGE, or the file that they name",
+        ) from None
+    with lineage_sent(client, "CONSUMER", _version(), _write, look):
+        yield
+
+
+@contextmanager
+def _installed(setting: str, extra: str) -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            f"{setting}: the packages that it needs are not installed",
+            hint=f"pip install 'pgsluice[{extra}]'",
+        ) from error
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("pgsluice")
+    except importlib.metadata.PackageNotFoundError:  # sent to a cluster as a file
+        return "unknown"
+
+
+def _write(level: int, message: str, **fields: object) -> None:
+    if _log.isEnabledFor(level):
+        named = " ".join(f"{name}={value}" for name, value in fields.items())
+        _log.log(level, "%s: %s", message, named)
