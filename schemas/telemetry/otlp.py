@@ -44,6 +44,7 @@ _INTERVAL_MS: Final = 60_000.0
 _HINT: Final = "check OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS, and the collector"
 _LAST_WORD_S: Final = 0.2
 """Seconds in which an exporter that is abandoned between two attempts says that it has failed."""
+_TOO_LATE: Final = "the program has ended"
 _PROTOCOL: Final = "http/protobuf"
 
 
@@ -130,6 +131,7 @@ class _WatchedExporter(SpanExporter):
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Send spans; in the thread of the processor."""
         if self._is_over:
+            self._outage.failed(_TOO_LATE)
             return SpanExportResult.FAILURE
         result = self._exporter.export(spans)
         if result is SpanExportResult.SUCCESS:
@@ -182,6 +184,7 @@ class _MetricSender:
 
     def _send(self) -> None:
         if self._is_over:
+            self._outage.failed(_TOO_LATE)
             return
         try:
             result = self._exporter.export(self._data())

@@ -58,8 +58,9 @@ def test_a_run_is_traced_measured_and_described_and_an_outage_of_the_collector_c
         away = collector.environment(
             OTEL_EXPORTER_OTLP_ENDPOINT=nobody, OTEL_EXPORTER_OTLP_TIMEOUT="0.1"
         )
+        before = start["run"]["runId"]
         alone = s.cli("run", "--endpos", current_lsn(connection), environment=away)
-        (again, end) = wait_until(collector.ended_run, 60, "the end of the run")
+        (again, end) = wait_until(lambda: collector.ended_run(but=before), 60, "the end of the run")
 
     assert rows(metrics) == {"insert": 1, "update": 0, "delete": 0, "truncate": 0, "copy": 0}
     assert (metrics[COMMITS].unit, metrics[COMMITS].histogram.data_points[0].count > 0) == ("s", 1)

@@ -130,9 +130,9 @@ class Collector:
             assert made.schemaURL == event["schemaURL"]
         return found
 
-    def ended_run(self) -> list[dict[str, Any]]:
-        """The events of a run that has ended; none before."""
-        events = self.events()
+    def ended_run(self, but: str = "") -> list[dict[str, Any]]:
+        """The events of a run that has ended, other than a certain one; none before."""
+        events = [event for event in self.events() if event["run"]["runId"] != but]
         return events if events and events[-1]["eventType"] in ("COMPLETE", "FAIL") else []
 
 
