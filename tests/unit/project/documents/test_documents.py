@@ -15,6 +15,7 @@ from tools.run_tests import WORKERS
 
 ROOT = Path(__file__).resolve().parents[4]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+_TEST = re.compile(r"`(tests/[\w/]+(?:\.py)?)`")
 _LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
@@ -54,6 +55,13 @@ def test_every_link_leads_to_a_file(document: Path) -> None:
     links = _LINK.findall(document.read_text())
 
     assert [link for link in links if not (document.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_named_test_is_there(document: Path) -> None:
+    named = _TEST.findall(document.read_text())
+
+    assert [test for test in named if not (ROOT / test).exists()] == []
 
 
 def test_the_example_consumer_of_the_readme_is_python_of_at_most_fifteen_lines() -> None:
