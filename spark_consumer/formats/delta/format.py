@@ -95,9 +95,9 @@ class DeltaFormat:
         """See `TableFormat`."""
         if engine == "spark":
             return [f"SET {key}={value}" for key, value in _ANY_AGE.items()]
-        if "%" in folder:
+        if "%" in folder or "\\" in folder:
             raise SettingsError(
-                "DuckDB reads no Delta tables in a warehouse with % in its path",
+                "DuckDB reads no Delta tables in a warehouse with % or a backslash in its path",
                 hint="use another folder, or leave duckdb out of consumer.views",
             )
         return ()

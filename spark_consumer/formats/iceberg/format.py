@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 
 from schemas.settings.consumer import ViewEngine
-from spark_consumer.errors import TableError
+from spark_consumer.errors import SettingsError, TableError
 from spark_consumer.formats.commit_metadata import Version
 from spark_consumer.formats.iceberg.check import check_iceberg
 from spark_consumer.formats.iceberg.metadata import Metadata
@@ -77,6 +77,12 @@ class IcebergFormat:
 
     def view_settings(self, folder: str, engine: ViewEngine) -> Sequence[str]:
         """See `TableFormat`."""
+        # Behind it Iceberg expects the name of one of a table's metadata tables.
+        if engine == "spark" and "#" in folder:
+            raise SettingsError(
+                "Spark has no views of Iceberg tables in a warehouse with # in its path",
+                hint="use another folder, or leave spark out of consumer.views",
+            )
         return ()
 
     def engine_version(self, spark: SparkSession, path: str, version: Version) -> str:

@@ -8,6 +8,7 @@ import pytest
 from schemas.settings.consumer import ViewEngine
 from spark_consumer.errors import SettingsError
 from spark_consumer.formats.delta.format import DeltaFormat
+from spark_consumer.formats.iceberg.format import IcebergFormat
 from spark_consumer.formats.view_sql import check_name, engine_path, identifier
 
 
@@ -18,6 +19,7 @@ from spark_consumer.formats.view_sql import check_name, engine_path, identifier
         ("file:/${HOME}", "spark", "cannot name a warehouse"),
         ("file:/a\nb", "duckdb", "cannot name a warehouse"),
         ("file:/100%", "duckdb", "no Delta tables in a warehouse with %"),
+        ("file:/a\\b", "duckdb", "no Delta tables in a warehouse with .* a backslash"),
     ],
 )
 def test_a_warehouse_that_an_engine_cannot_read_is_refused_by_name(
@@ -25,6 +27,12 @@ def test_a_warehouse_that_an_engine_cannot_read_is_refused_by_name(
 ) -> None:
     with pytest.raises(SettingsError, match=message):
         DeltaFormat().view_settings(engine_path(path, engine), engine)
+
+
+def test_a_warehouse_of_iceberg_whose_path_spark_would_divide_is_refused() -> None:
+    with pytest.raises(SettingsError, match="a warehouse with # in its path"):
+        IcebergFormat().view_settings("file:/a#b", "spark")
+    assert IcebergFormat().view_settings("/a#b", "duckdb") == ()
 
 
 def test_an_engine_gets_a_path_as_it_names_it() -> None:
