@@ -26,6 +26,11 @@ def compose() -> dict[str, Any]:
     return document
 
 
+def config(compose: dict[str, Any], name: str) -> str:
+    """The text of one of the file's configs."""
+    return Path(ROOT, compose["configs"][name]["file"]).read_text()
+
+
 def stages() -> dict[str, str]:
     text = (ROOT / "Dockerfile").read_text()
     parts = re.split(r"^FROM (\S+) AS (\S+)$", text, flags=re.MULTILINE)
@@ -56,6 +61,14 @@ def test_what_services_refer_to_is_declared(compose: dict[str, Any]) -> None:
         assert set(service.get("depends_on", {})) <= set(services)
 
 
+def test_configs_are_files(compose: dict[str, Any]) -> None:
+    # Compose refuses to write a config's `content` into a container with a read-only root.
+    assert compose["configs"]
+    for found in compose["configs"].values():
+        assert list(found) == ["file"]
+        assert (ROOT / found["file"]).is_file()
+
+
 def test_no_service_has_more_rights_than_it_needs_or_fills_the_disk_with_logs(
     compose: dict[str, Any],
 ) -> None:
@@ -71,7 +84,7 @@ def test_no_service_has_more_rights_than_it_needs_or_fills_the_disk_with_logs(
 def test_the_project_s_own_services_write_where_their_settings_say(
     compose: dict[str, Any], tmp_path: Path
 ) -> None:
-    (tmp_path / "pgsluice.toml").write_text(compose["configs"]["settings"]["content"])
+    (tmp_path / "pgsluice.toml").write_text(config(compose, "settings"))
     settings = load_settings(tmp_path / "pgsluice.toml", {"PGSLUICE_SOURCE__DSN": "dbname=shop"})
 
     def writable(service: str) -> set[str]:
@@ -96,7 +109,7 @@ def test_the_settings_are_ones_that_the_gateway_reads(
     compose: dict[str, Any], tmp_path: Path
 ) -> None:
     for name, file in (("settings", "pgsluice.toml"), ("replication", "replication.sql")):
-        (tmp_path / file).write_text(compose["configs"][name]["content"])
+        (tmp_path / file).write_text(config(compose, name))
 
     settings = load_settings(
         tmp_path / "pgsluice.toml", {"PGSLUICE_SOURCE__DSN": "postgresql://postgres/shop"}
@@ -113,9 +126,9 @@ def test_the_settings_are_ones_that_the_gateway_reads(
 def test_prometheus_reads_where_gateway_and_spark_job_listen(
     compose: dict[str, Any], tmp_path: Path
 ) -> None:
-    (tmp_path / "pgsluice.toml").write_text(compose["configs"]["settings"]["content"])
+    (tmp_path / "pgsluice.toml").write_text(config(compose, "settings"))
     settings = load_settings(tmp_path / "pgsluice.toml", {"PGSLUICE_SOURCE__DSN": "dbname=shop"})
-    prometheus = yaml.safe_load(compose["configs"]["prometheus"]["content"])
+    prometheus = yaml.safe_load(config(compose, "prometheus"))
     (job,) = prometheus["scrape_configs"]
 
     listening = {
@@ -125,14 +138,12 @@ def test_prometheus_reads_where_gateway_and_spark_job_listen(
     assert job["static_configs"][0]["targets"] == [
         f"{service}:{str(listen).rpartition(':')[2]}" for service, listen in listening.items()
     ]
-    files = [config["file"] for config in compose["configs"].values() if "file" in config]
-    assert files and all((ROOT / file).is_file() for file in files)
     names = [mount["target"] for mount in compose["services"]["prometheus"]["configs"]]
     assert {Path(name).name for name in names} >= set(prometheus["rule_files"])
 
 
 def test_the_definitions_are_ones_that_the_gateway_reads(compose: dict[str, Any]) -> None:
-    definitions = parse_definitions(compose["configs"]["replication"]["content"])
+    definitions = parse_definitions(config(compose, "replication"))
 
     assert [s.name for s in definitions.subscriptions] == ["nsw", "vic"]
 
@@ -166,7 +177,7 @@ def test_an_init_passes_signals_on_from_the_first_instant() -> None:
 
 
 def test_the_consumers_health_is_asked_of_the_job(compose: dict[str, Any], tmp_path: Path) -> None:
-    (tmp_path / "pgsluice.toml").write_text(compose["configs"]["settings"]["content"])
+    (tmp_path / "pgsluice.toml").write_text(config(compose, "settings"))
     settings = load_settings(tmp_path / "pgsluice.toml", {"PGSLUICE_SOURCE__DSN": "dbname=shop"})
     port = str(settings.consumer.metrics_listen).rpartition(":")[2]
 
@@ -186,7 +197,7 @@ def test_the_registry_is_free_software_and_the_one_that_is_tested(compose: dict[
 
     assert name == "apicurio/apicurio-registry"
     assert f'name="apicurio-registry-app" rev="{version}"' in manifest
-    assert API_PATH in compose["configs"]["settings"]["content"]
+    assert API_PATH in config(compose, "settings")
 
 
 def test_every_file_that_the_dockerfile_copies_is_let_through_by_dockerignore() -> None:
