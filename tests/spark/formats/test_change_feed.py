@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-CUTS = 6
+CUTS = 4
 GOES, COMES = ("delete", "update_preimage"), ("insert", "update_postimage")
 Change = tuple[str, tuple[Any, ...]]
 

@@ -8,7 +8,7 @@ job runs beside the gateway (`subscriptions`, `choose_formats`).
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
@@ -104,22 +104,26 @@ def sorted_rows(frame: DataFrame) -> list[tuple[Any, ...]]:
     return sorted((tuple(row) for row in frame.collect()), key=repr)
 
 
-def subscriptions(slot: str, publications: str) -> str:
+def subscriptions(
+    slot: str, publications: str, kinds: Collection[TableFormatName] = FORMATS
+) -> str:
     """Definitions of a subscription for each format, all to the same publications."""
     return "".join(
         f"CREATE SUBSCRIPTION {name} CONNECTION '' PUBLICATION {publications};"
-        for name in formats_of(slot)
+        for name in formats_of(slot, kinds)
     )
 
 
-def choose_formats(s: Scene) -> dict[str, TableFormatName]:
+def choose_formats(
+    s: Scene, kinds: Collection[TableFormatName] = FORMATS
+) -> dict[str, TableFormatName]:
     """Let the scene's job have the formats of `subscriptions`; return them by subscription."""
-    formats = formats_of(s.slot)
+    formats = formats_of(s.slot, kinds)
     consumer = {**s.project.extra.get("consumer", {}), "formats": formats}
     s.project.extra = {**s.project.extra, "consumer": consumer}
     return formats
 
 
-def formats_of(slot: str) -> dict[str, TableFormatName]:
+def formats_of(slot: str, kinds: Collection[TableFormatName]) -> dict[str, TableFormatName]:
     """The format by subscription of `subscriptions`, as ``[consumer] formats`` has it."""
-    return {f"{slot}_{kind}": kind for kind in FORMATS}
+    return {f"{slot}_{kind}": kind for kind in kinds}
