@@ -17,6 +17,9 @@ TableFormatName: TypeAlias = Literal["delta", "iceberg"]
 ViewEngine: TypeAlias = Literal["spark", "duckdb"]
 """Program that reads the rebuilt tables through views."""
 
+Readers: TypeAlias = Literal["current", "widest"]
+"""Readers that the tables are made for."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerTable:
@@ -36,6 +39,11 @@ class ConsumerTable:
 
     formats: Mapping[str, TableFormatName] = field(default_factory=dict)
     """Subscriptions with another format: from the name to the format."""
+
+    readers: Readers = "current"
+    """`widest` makes tables without what some readers lack: deletion vectors, column mapping and
+    type widening of Delta, Iceberg's format version 3; [spark.md](spark.md#readers) has the cost.
+    Tables keep what they have already."""
 
     views: tuple[ViewEngine, ...] = ()
     """Engines (`spark`, `duckdb`) for which each cut replaces a file of SQL, with views that show

@@ -66,8 +66,8 @@ def open_format(
         SettingsError: the session cannot use it; says what is missing.
     """
     if kind == "iceberg":
-        return IcebergFormat.checked(spark, settings.warehouse)
-    return DeltaFormat.checked(spark, settings.delta_private)
+        return IcebergFormat.checked(spark, settings.warehouse, settings.readers)
+    return DeltaFormat.checked(spark, settings.delta_private, settings.readers)
 
 
 def format_at(spark: SparkSession, path: str) -> TableFormat | None:

@@ -101,6 +101,7 @@ _CALLED: Final = {
         "StoredBitmap create(DeletionVectorDescriptor,Path)",
         "RoaringBitmapArray load(DeletionVectorStore)",
     ),
+    "skipping.clustering.ClusteredTableUtils": ("Option getClusterBySpecOptional(Snapshot)",),
     "storage.dv.DeletionVectorStoreUtils$Writer": (
         "DeletionVectorStoreUtils$DVRangeDescriptor write(byte[])",
     ),

@@ -8,7 +8,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from schemas.settings.consumer import ViewEngine
+from schemas.settings.consumer import Readers, ViewEngine
 from spark_consumer.display import logger
 from spark_consumer.errors import SettingsError
 from spark_consumer.formats.commit_metadata import Version
@@ -37,21 +37,26 @@ class DeltaFormat:
 
     Attributes:
         private: Whether classes of Delta that are not public are used; see `check`.
+        readers: Readers that tables are made for.
         files: Files of tables, as far as known.
         checkpoints: Checkpoints of their logs.
     """
 
     private: bool = True
+    readers: Readers = "current"
     files: FileCache = field(default_factory=FileCache, compare=False)
     checkpoints: Checkpoints = field(default_factory=Checkpoints, compare=False)
 
     @classmethod
-    def checked(cls, spark: SparkSession, private: str) -> DeltaFormat:
+    def checked(
+        cls, spark: SparkSession, private: str, readers: Readers = "current"
+    ) -> DeltaFormat:
         """Return the format, with private classes if the session's Delta has them as tested.
 
         Args:
             spark: Session to check.
             private: `auto`, or `never` for the public interface only.
+            readers: Readers that tables are made for.
 
         Raises:
             SettingsError: the session has no Delta; says what is missing.
@@ -60,7 +65,7 @@ class DeltaFormat:
         why = "delta_private is never" if private == "never" else difference(spark)
         if why is not None:
             _log.warning("Delta is used by its public interface, which is slower: %s", why)
-        return cls(private=why is None)
+        return cls(why is None, readers)
 
     @property
     def name(self) -> str:
@@ -84,7 +89,9 @@ class DeltaFormat:
     def table(self, spark: SparkSession, path: str, label: str) -> DeltaTable:
         """See `TableFormat`."""
         self.prepare(spark)
-        return DeltaTable(spark, path, label, self.files, self.checkpoints, private=self.private)
+        widest = self.readers == "widest"
+        kept = (self.files, self.checkpoints)
+        return DeltaTable(spark, path, label, *kept, private=self.private, widest=widest)
 
     def rows_at(self, spark: SparkSession, path: str, version: Version) -> DataFrame:
         """See `TableFormat`."""

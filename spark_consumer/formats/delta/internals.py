@@ -150,6 +150,7 @@ class PrivateLog:
         *,
         empty: bool = False,
         recreate: bool = False,
+        clustered: bool = False,
         deleted: DeletedRows | None = None,
     ) -> Draft:
         """See `Draft`."""
@@ -161,6 +162,7 @@ class PrivateLog:
             self._label,
             empty=empty,
             recreate=recreate,
+            clustered=clustered,
             deleted=deleted,
         )
 
@@ -222,6 +224,7 @@ class Draft:
         label: Name of the table in messages.
         empty: Whether the table's rows are removed.
         recreate: Whether, with `empty`, its columns become those of `rows`.
+        clustered: Whether, with `recreate`, it stays clustered as it is, by columns that it keeps.
         deleted: Rows to delete; the table must have deletion vectors.
     """
 
@@ -235,6 +238,7 @@ class Draft:
         *,
         empty: bool = False,
         recreate: bool = False,
+        clustered: bool = False,
         deleted: DeletedRows | None = None,
     ) -> None:
         jvm: Any = spark._jvm
@@ -247,7 +251,13 @@ class Draft:
         self._begun = log.startTransaction(self._none, jvm.scala.Option.apply(snapshot))
         modes = jvm.org.apache.spark.sql.SaveMode
         self._mode = modes.Overwrite if empty else modes.Append
-        self._actions = self._overwrite(rows, recreate=recreate) if empty else self._append(rows)
+        clustering = self._none
+        if clustered:
+            tables = _class(spark, "skipping.clustering.ClusteredTableUtils")
+            clustering = tables.getClusterBySpecOptional(snapshot)
+        self._actions = (
+            self._overwrite(rows, clustering, recreate=recreate) if empty else self._append(rows)
+        )
         if deleted is not None:
             with tuned(spark, SMALL_QUERIES) if deleted.few else nullcontext():
                 self._actions = self._actions.concat(self._marked(snapshot, deleted))
@@ -255,14 +265,14 @@ class Draft:
     def _append(self, rows: DataFrame) -> Any:
         return self._begun.writeFiles(rows._jdf)
 
-    def _overwrite(self, rows: DataFrame, *, recreate: bool) -> Any:
+    def _overwrite(self, rows: DataFrame, clustering: Any, *, recreate: bool) -> Any:
         session, scala = self._spark._jsparkSession, self._jvm.org.apache.spark.api.python
         none, no_names = scala.PythonUtils.toScalaMap({}), scala.PythonUtils.toSeq([])
         chosen = scala.PythonUtils.toScalaMap({"overwriteSchema": "true"}) if recreate else none
         options = _class(self._spark, "DeltaOptions")(chosen, session.sessionState().conf())
         written = _class(self._spark, "commands.WriteIntoDelta")(
             self._log, self._mode, options, no_names, none, rows._jdf, self._none, self._none, False
-        ).writeAndReturnCommitData(self._begun, session, self._none, False)
+        ).writeAndReturnCommitData(self._begun, session, clustering, False)
         return written.actions()
 
     def _marked(self, snapshot: Any, deleted: DeletedRows) -> Any:

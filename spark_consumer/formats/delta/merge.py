@@ -65,6 +65,8 @@ def exchange_rows(
 
 def _prefer_marks(table: DeltaTable) -> None:
     """Enable deletion vectors for a large table, unless the user has disabled them."""
+    if table.widest:
+        return
     size = table.bytes()
     if size is not None and size > VECTOR_BYTES:
         table.require({"delta.enableDeletionVectors": "true"})

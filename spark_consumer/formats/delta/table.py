@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any, Final
 
 import delta.exceptions
@@ -34,7 +35,7 @@ from spark_consumer.formats.delta.maintenance import compact_files, remove_files
 from spark_consumer.formats.delta.merge import exchange_rows, upsert_rows
 from spark_consumer.formats.delta.public import PublicLog
 from spark_consumer.formats.delta.session import APPLICATION, METADATA
-from spark_consumer.formats.schema_evolution import Step
+from spark_consumer.formats.schema_evolution import Drop, Rename, Step
 from spark_consumer.kafka.position import Position
 from spark_consumer.spark.tuning import INTERPRETED, tuned
 
@@ -59,6 +60,8 @@ class DeltaTable:
         files: Files of tables, as far as known.
         checkpoints: Checkpoints of tables' logs.
         private: Whether private classes of Delta are used.
+        widest: Whether features of Delta that some readers lack are left alone, as far as the table
+            does not have them yet.
     """
 
     def __init__(
@@ -70,15 +73,17 @@ class DeltaTable:
         checkpoints: Checkpoints,
         *,
         private: bool = True,
+        widest: bool = False,
     ) -> None:
         self.spark = spark
+        self.widest = widest
         self.path = path
         self.label = label
         self._files = files
         self._checkpoints = checkpoints
         self.private = PrivateLog(spark, path, label) if private else None
         self.log: Log = self.private or PublicLog(spark, path)
-        self._columns = Columns(spark, path, label, self.log)
+        self._columns = Columns(spark, path, label, self.log, widest=widest)
 
     def delta(self) -> delta.tables.DeltaTable:
         """Return Delta's own object for the newest version."""
@@ -277,6 +282,8 @@ class DeltaTable:
         newest = None if found is None else found.version
         if fields is not None or known is None or known.version != newest:
             known = known_files(self.spark, self.private, most, fields)
+            if known is not None and self.widest and known.marking:
+                known = replace(known, can_mark=False, marking=())
         if known is None or known.bytes > most or newest not in (None, known.version):
             return None
         return known
@@ -300,7 +307,38 @@ class DeltaTable:
     def alter(self, steps: Iterable[Step]) -> None:
         """See `Table`."""
         self._files.forget(self.path)
-        self._columns.alter(steps)
+        listed = list(steps)
+        if self._columns.need_features(listed):
+            self._rewrite(listed)
+        else:
+            self._columns.alter(listed)
+
+    def _rewrite(self, steps: Sequence[Step]) -> None:
+        """Follow steps by writing all rows again, in one commit on top of what is read."""
+        if self.private is None:
+            raise self._cannot_follow(
+                "Delta's public interface cannot write them again", COPY_AGAIN
+            )
+        detail = self.delta().detail().select("partitionColumns", "clusteringColumns").first()
+        assert detail is not None
+        gone = {step.name for step in steps if isinstance(step, Rename | Drop)}
+        if detail[0] or not gone.isdisjoint(detail[1] or ()):
+            reason = "its files are partitioned, or clustered by a column that goes"
+            raise self._cannot_follow(reason, f"ALTER TABLE ... CLUSTER BY NONE, or {COPY_AGAIN}")
+        self._columns.allow(self._columns.altered(self.rows(), steps).schema.fields)
+        found = self.find()
+        if found is None:
+            raise outrun(self.label)
+        snapshot = self._snapshot(self.private, found)
+        # Read after the snapshot: if it is of a later version, the commit is refused.
+        rows = self._columns.altered(self.rows(), steps)
+        draft = self.private.draft(snapshot, rows, empty=True, recreate=True, clustered=True)
+        draft.commit(found.commit)
+
+    def _cannot_follow(self, reason: str, hint: str) -> TableError:
+        return TableError(
+            f'{self.label}: its columns cannot follow under readers = "widest": {reason}', hint=hint
+        )
 
     def require(self, properties: Mapping[str, str]) -> None:
         """Set table properties that the user has not set."""

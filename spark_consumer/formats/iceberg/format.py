@@ -9,7 +9,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from schemas.settings.consumer import ViewEngine
+from schemas.settings.consumer import Readers, ViewEngine
 from spark_consumer.errors import SettingsError, TableError
 from spark_consumer.formats.commit_metadata import Version
 from spark_consumer.formats.iceberg.check import check_iceberg
@@ -26,17 +26,25 @@ _METADATA: Final = re.compile(r"v\d+(\.gz)?\.metadata\.json(\.gz)?")
 
 @dataclass(frozen=True, slots=True)
 class IcebergFormat:
-    """Iceberg; see `TableFormat`."""
+    """Iceberg; see `TableFormat`.
+
+    Attributes:
+        readers: Readers that tables are made for.
+    """
+
+    readers: Readers = "current"
 
     @classmethod
-    def checked(cls, spark: SparkSession, warehouse: str) -> IcebergFormat:
+    def checked(
+        cls, spark: SparkSession, warehouse: str, readers: Readers = "current"
+    ) -> IcebergFormat:
         """Return the format, if the session can have such tables in a warehouse.
 
         Raises:
             SettingsError: it cannot; says why.
         """
         check_iceberg(spark, warehouse)
-        return cls()
+        return cls(readers)
 
     @property
     def name(self) -> str:
@@ -65,7 +73,7 @@ class IcebergFormat:
     def table(self, spark: SparkSession, path: str, label: str) -> IcebergTable:
         """See `TableFormat`."""
         self.prepare(spark)
-        return IcebergTable(spark, path, label)
+        return IcebergTable(spark, path, label, 2 if self.readers == "widest" else 3)
 
     def rows_at(self, spark: SparkSession, path: str, version: Version) -> DataFrame:
         """See `TableFormat`."""

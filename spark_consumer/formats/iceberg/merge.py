@@ -23,6 +23,9 @@ __all__ = ["exchange_rows", "merge_mode", "upsert_rows"]
 VECTOR_BYTES: Final = 1024 * 1024
 """Table size from which rows are marked as deleted instead of rewriting their files."""
 
+_VECTORS: Final = 3
+"""Version of Iceberg's format since which tables have deletion vectors."""
+
 _MODE: Final = "write.merge.mode"
 _COUNTED: Final = "spark.merge-into.num-target-rows-"
 
@@ -31,8 +34,10 @@ def merge_mode(state: State) -> Mapping[str, str]:
     """Return the properties by which MERGE changes a table; its user's choice prevails."""
     if state.base.properties().get(_MODE) is not None:
         return {}
-    size = state.total("total-files-size")
-    return {_MODE: "merge-on-read" if size > VECTOR_BYTES else "copy-on-write"}
+    # Without deletion vectors there would be files of deleted rows, which some readers lack.
+    has_vectors = int(state.base.formatVersion()) >= _VECTORS
+    marks = has_vectors and state.total("total-files-size") > VECTOR_BYTES
+    return {_MODE: "merge-on-read" if marks else "copy-on-write"}
 
 
 def upsert_rows(workspace: Workspace, changes: KeyedChanges) -> int:

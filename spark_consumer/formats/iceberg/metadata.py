@@ -32,12 +32,11 @@ COMMIT: Final = "pgsluice.commit"
 """Key of the job's metadata in the summary of a snapshot."""
 
 PROPERTIES: Final = {
-    "format-version": "3",
     # Each commit writes a file of metadata, and the newest one has all snapshots.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
-"""Properties of a table when it is created."""
+"""Properties of a table when it is created, beside the version of the format."""
 
 _REQUIRED: Final = re.compile(r'("(?:nullable|containsNull|valueContainsNull)":)false')
 _EXCEPTIONS: Final = "org.apache.iceberg.exceptions."
@@ -92,11 +91,17 @@ class Metadata:
         changes = table.newTransaction()
         return State(self, changes.underlyingOps(), changes.startMetadata(), changes)
 
-    def created(self, fields: Sequence[StructField]) -> State:
-        """Return the state of a table that does not exist yet, and that a commit creates."""
+    def created(self, fields: Sequence[StructField], version: int) -> State:
+        """Return the state of a table that does not exist yet, and that a commit creates.
+
+        Args:
+            fields: Columns of the table.
+            version: Version of Iceberg's format.
+        """
         with_them = self.schema(fields)
         none = self._iceberg.PartitionSpec.unpartitioned()
-        made = self._tables.newCreateTableTransaction(self.path, with_them, none, PROPERTIES)
+        properties = {**PROPERTIES, "format-version": str(version)}
+        made = self._tables.newCreateTableTransaction(self.path, with_them, none, properties)
         return State(self, made.underlyingOps(), None, made)
 
     def create(self, metadata: Any) -> None:

@@ -7,6 +7,7 @@ rows. Every write is on top of the state that was read, by `metadata` and `works
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Literal
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField
@@ -60,13 +61,17 @@ class IcebergTable:
         spark: Session that the format has prepared.
         path: Folder of the table.
         label: Name of the table in messages.
+        version: Version of Iceberg's format in which the table is created.
     """
 
-    def __init__(self, spark: SparkSession, path: str, label: str) -> None:
+    def __init__(
+        self, spark: SparkSession, path: str, label: str, version: Literal[2, 3] = 3
+    ) -> None:
         self.spark = spark
         self.path = path
         self.label = label
         self._metadata = Metadata(spark, path, label)
+        self._format_version = version
 
     def version(self) -> Version:
         """See `Table`."""
@@ -153,7 +158,7 @@ class IcebergTable:
         fields = rows.schema.fields
         state = self._metadata.state()
         if state is None and found is None:
-            state = self._metadata.created(fields)
+            state = self._metadata.created(fields, self._format_version)
         elif state is None:
             raise outrun(self.label)
         else:
