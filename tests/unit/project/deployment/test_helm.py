@@ -60,9 +60,8 @@ def rendered(*arguments: str) -> dict[str, dict[str, Any]]:
         if os.environ.get("PGSLUICE_REQUIRE_HELM", "0") not in ("", "0"):
             pytest.fail("PGSLUICE_REQUIRE_HELM is set, and there is no helm")
         pytest.skip("no helm is installed here: the chart's text was compared with the base")
-    done = subprocess.run(
-        [helm, "template", "pgsluice", str(CHART), *arguments], capture_output=True, text=True
-    )
+    command = [helm, "template", "pgsluice", str(CHART), "--kube-version", KUBERNETES, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     objects = [one for one in yaml.safe_load_all(done.stdout) if one is not None]
     for one in objects:
@@ -95,7 +94,7 @@ def test_values_reach_what_they_are_for(tmp_path: Path) -> None:
         "spool": {"size": "1Gi", "storageClassName": "fast"},
         "serviceAccountName": "irsa",
         "automountServiceAccountToken": True,
-        "podAnnotations": {},
+        "podAnnotations": None,  # helm merges maps: an empty one would leave the chart's
         "podLabels": {"team": "data"},
         "nodeSelector": {"disk": "ssd"},
         "tolerations": [{"key": "k", "operator": "Exists"}],
