@@ -1,5 +1,5 @@
 # syntax=docker/dockerfile:1
-# Two images from one file: `--target gateway` and `--target consumer`.
+# Three images from one file: `--target gateway`, `--target consumer`, and `--target spark` for the pods of a cluster.
 
 FROM python:3.11-slim-bookworm AS python
 ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
@@ -58,17 +58,42 @@ STOPSIGNAL SIGTERM
 ENTRYPOINT ["tini", "-e", "143", "--", "pgsluice"]
 CMD ["run", "--config", "/etc/pgsluice/pgsluice.toml"]
 
-FROM runtime AS consumer
+# Java, the environment and the connectors of the Spark job: a job that restarts needs no repository.
+FROM runtime AS job
 RUN apt-get update \
  && apt-get install -y --no-install-recommends openjdk-17-jre-headless procps \
  && rm -rf /var/lib/apt/lists/*
 COPY --from=consumer-packages /opt/consumer /opt/consumer
 ENV PATH=/opt/consumer/bin:$PATH PGSLUICE_CACHE=/opt/pgsluice-cache
-# The connectors are part of the image: a job that restarts needs no repository.
 RUN python -m gateway.jars.fetch spark iceberg \
  && rm -rf /opt/pgsluice-cache/ivy /opt/pgsluice-cache/jars/java-compiler-* \
  && mkdir -p /var/lib/pgsluice/warehouse /var/lib/pgsluice/checkpoint \
  && chown -R 10001:10001 /opt/pgsluice-cache /var/lib/pgsluice
+
+# Driver and executors on Kubernetes, laid out as Spark wants it there. The connectors are among Spark's own jars, but
+# for those of libraries that it has itself.
+FROM job AS spark
+ENV SPARK_HOME=/opt/spark
+RUN python -m gateway.jars.fetch s3 \
+ && rm -rf /opt/pgsluice-cache/ivy \
+ && mkdir -p /opt/spark/jars /opt/spark/work-dir /opt/pgsluice \
+ && packages=$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
+ && ln -s "$packages/pyspark/bin" "$packages/pyspark/sbin" "$packages/pyspark/python" /opt/spark/ \
+ && ln -s "$packages"/pyspark/jars/*.jar /opt/spark/jars/ \
+ && for jar in /opt/pgsluice-cache/jars/*/*.jar; do \
+      name=${jar##*/}; \
+      ls /opt/spark/jars/"${name%%-[0-9]*}"-[0-9]*.jar >/dev/null 2>&1 || ln -s "$jar" /opt/spark/jars/ || exit 1; \
+    done \
+ && cp "$packages/spark_consumer/__main__.py" /opt/pgsluice/consume.py \
+ && chown 10001:10001 /opt/spark/work-dir
+COPY deploy/kubernetes/spark/entrypoint.sh /opt/entrypoint.sh
+# By number: Kubernetes cannot tell whether a name is root.
+USER 10001:10001
+WORKDIR /opt/spark/work-dir
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["/opt/entrypoint.sh"]
+
+FROM job AS consumer
 # By number: Kubernetes cannot tell whether a name is root.
 USER 10001:10001
 WORKDIR /var/lib/pgsluice

@@ -5,7 +5,7 @@ BIN := .venv/bin
 TIERS_OF_TESTS := unit golden property oracle integration security fault spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check docs coverage format test test-all test-unit test-oracle test-integration test-security test-spark test-fault \
+.PHONY: help setup check docs coverage format test test-all test-unit test-oracle test-integration test-security test-spark test-fault test-containers \
         explore simulate demo bench dist lock jars pins up down clean
 
 help: ## Show this list
@@ -49,6 +49,9 @@ test-spark: setup ## The Spark job
 test-fault: setup ## Kill, restart, compare; ROUNDS=200 of a random sequence of faults
 	@$(if $(ROUNDS),PGSLUICE_FAULT_ROUNDS=$(ROUNDS)) $(BIN)/python -m tools.run_tests fault \
 	  $(if $(ROUNDS),-- -k sequence -o faulthandler_timeout=0)
+
+test-containers: setup ## Images and docker-compose.yml, on the engine that answers or, as root, on one of its own; not part of test
+	@$(BIN)/python -m tools.run_tests containers -- --numprocesses=0
 
 coverage: setup ## Lines and branches that the tests without servers run, into htmlcov/; TIERS="unit oracle" chooses
 	@$(BIN)/coverage run -m pytest -q $(addprefix tests/,$(or $(TIERS),unit golden property))

@@ -72,6 +72,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    # The one tier that builds images, and may start a container engine: only where it is named.
+    folder = TESTS / "containers"
+    if collection_path == folder and not any(p.is_relative_to(folder) for p in _paths(config)):
+        return True
+    return None
+
+
+def _paths(config: pytest.Config) -> Iterator[Path]:
+    """The folders and files that the run was asked for."""
+    for argument in config.args:
+        yield (config.invocation_params.dir / argument.partition("::")[0]).resolve()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     # Before the plugins read them: the order of the tests, and what hypothesis tries.

@@ -13,6 +13,7 @@ import yaml
 from devkit.embedded.registry import API_PATH
 from gateway.config import load_settings
 from gateway.definitions.sql.parser import parse_definitions
+from tests.support.containers.system import IMAGES
 
 ROOT = Path(__file__).parents[4]
 COMPOSE = ROOT / "docker-compose.yml"
@@ -149,7 +150,7 @@ def test_the_definitions_are_ones_that_the_gateway_reads(compose: dict[str, Any]
 
 
 def test_images_run_as_an_ordinary_user() -> None:
-    for target in ("gateway", "consumer"):
+    for target in ("gateway", "consumer", "spark"):
         # By number: Kubernetes cannot tell whether a name is root.
         assert "\nUSER 10001:10001\n" in stages()[target]
     assert "--gid 10001" in stages()["python"]
@@ -160,9 +161,10 @@ def test_an_image_has_one_environment_and_nothing_that_installs_packages() -> No
     built_on = {stage: base for base, stage in re.findall(r"^FROM (\S+) AS (\S+)$", text, re.M)}
 
     assert re.search(r"pip uninstall .*\bpip$", stages()["runtime"], re.MULTILINE)
-    for target in ("gateway", "consumer"):
-        assert built_on[target] == "runtime"
-        assert re.findall(r"--from=(\S+)", stages()[target]) == [f"{target}-packages"]
+    assert built_on["consumer"] == built_on["spark"] == "job"
+    for target, stage in (("gateway", "gateway"), ("consumer", "job")):
+        assert built_on[stage] == "runtime"
+        assert re.findall(r"--from=(\S+)", stages()[stage]) == [f"{target}-packages"]
         assert f"venv --without-pip /opt/{target}" in stages()[f"{target}-packages"]
         # Neither is built for the other.
         assert built_on[f"{target}-packages"] == "build"
@@ -170,10 +172,28 @@ def test_an_image_has_one_environment_and_nothing_that_installs_packages() -> No
     assert "requirements-consumer" not in stages()["build"] + stages()["gateway-packages"]
 
 
+def test_every_image_is_built_by_the_tests_in_containers_and_by_a_release() -> None:
+    targets = {name for name, stage in stages().items() if "\nUSER " in stage}
+    workflows = {
+        path.stem: yaml.safe_load(path.read_text())["jobs"]
+        for path in (ROOT / ".github" / "workflows").glob("*.yml")
+    }
+    tiers = re.search(r"^TIERS_OF_TESTS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+    assert targets == set(IMAGES)
+    assert targets == set(workflows["release"]["images"]["strategy"]["matrix"]["target"])
+    assert {"run": "make test-containers"} in workflows["test"]["containers"]["steps"]
+    # They take an engine and minutes: neither make test nor .ci/run waits for them.
+    assert tiers is not None and "containers" not in tiers[1].split()
+
+
 def test_an_init_passes_signals_on_from_the_first_instant() -> None:
     for target in ("gateway", "consumer"):
         assert 'ENTRYPOINT ["tini", "-e", "143", "--", "pgsluice"]' in stages()[target]
     assert "install -y --no-install-recommends tini" in stages()["python"]
+    assert (
+        'exec tini -e 143 -- "$@"' in (ROOT / "deploy/kubernetes/spark/entrypoint.sh").read_text()
+    )
 
 
 def test_the_consumers_health_is_asked_of_the_job(compose: dict[str, Any], tmp_path: Path) -> None:

@@ -70,19 +70,6 @@ def test_released_wheels_are_compiled_for_both_machines() -> None:
     assert all(f"'{module}'" in build["env"]["CIBW_TEST_COMMAND"] for module in modules)
 
 
-def test_images_are_stages_of_the_dockerfile() -> None:
-    stages = set(re.findall(r"^FROM \S+ AS (\w+)$", (ROOT / "Dockerfile").read_text(), re.M))
-    targets = {
-        target
-        for workflow in WORKFLOWS
-        for job in jobs(workflow).values()
-        for target in job.get("strategy", {}).get("matrix", {}).get("target", [])
-    }
-
-    assert targets == {"gateway", "consumer"}
-    assert targets <= stages
-
-
 def test_every_package_is_typed_and_the_project_says_what_it_is() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
