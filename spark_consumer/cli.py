@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,12 +15,12 @@ from spark_consumer.errors import (
     SettingsError,
     TransientConsumerError,
 )
+from spark_consumer.names import lsn_number
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.settings_file import load_settings
 
 __all__ = ["main"]
 
-_LSN: Final = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
 _GAVE_UP: Final = 75
 
 
@@ -85,10 +84,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _lsn(text: str) -> int:
-    found = _LSN.fullmatch(text)
+    found = lsn_number(text)
     if found is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not an LSN like 16/B374D848")
-    return (int(found[1], 16) << 32) + int(found[2], 16)
+    return found
 
 
 def _consume(settings: ConsumerSettings) -> int:

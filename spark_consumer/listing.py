@@ -14,7 +14,8 @@ from typing import Any
 from spark_consumer.display import shown
 from spark_consumer.errors import TableError
 from spark_consumer.formats.choice import table_details
-from spark_consumer.names import lsn_text, table_folder
+from spark_consumer.formats.commit_metadata import NO_VERSION
+from spark_consumer.names import history_name, lsn_text, table_folder
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.spark.local_folder import LocalFolder, ReadableFolder, local_path
 from spark_consumer.states.manifests import Manifest, ManifestReader, find_state
@@ -94,12 +95,23 @@ def _listed(
                 **_state(manifest, name),
             }
         )
+    histories = [
+        {
+            "table": name,
+            "path": table_folder(warehouse, subscription, history_name(name)),
+            "version": one.version if one.version != NO_VERSION else None,
+            "complete_until": lsn_text(one.end_lsn),
+            "reason": None if one.held is None else one.held.reason,
+        }
+        for name, one in sorted(manifest.histories.items())
+    ]
     return {
         "subscription": subscription,
         "from": lsn_text(manifest.since_lsn),
         "up_to": lsn_text(manifest.end_lsn),
         "time": _time(manifest.commit_time),
         "tables": tables,
+        **({"histories": histories} if histories else {}),
         "incomplete": manifest.missing(),
     }
 
@@ -127,6 +139,10 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
         yield f"table {one['table']}: {', '.join(parts)}"
         if one["version"] is not None:
             yield f"  {one['path']}"
+    for one in found.get("histories", ()):
+        state = "held" if one["reason"] is not None else f"version {one['version']}"
+        yield f"history of {one['table']}: {state}, complete until {one['complete_until']}"
+        yield f"  {one['path']}"
     for line in found["incomplete"]:
         yield f"incomplete: {line}"
 

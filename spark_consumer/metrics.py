@@ -17,7 +17,7 @@ from spark_consumer.progress import Progress
 __all__ = ["PHASES", "Figures", "Pulse", "exposition", "health", "readiness", "serve"]
 
 _CONTENT: Final = "text/plain; version=0.0.4; charset=utf-8"
-PHASES: Final = ("stream", "plan", "read", "apply", "manifest", "maintenance")
+PHASES: Final = ("stream", "plan", "read", "apply", "history", "manifest", "maintenance")
 _STALE_S: Final = 300.0
 """Seconds without activity after which a job is considered hung: a step takes less."""
 
@@ -42,7 +42,8 @@ class Figures:
         tables: By table, commit time of the oldest change that it lacks, microseconds since 1970;
             None if it lacks none.
         seconds: Seconds spent since the start, by phase: stream (Spark's own, around each
-            micro-batch), plan, read (records, by the driver), apply, manifest, maintenance.
+            micro-batch), plan, read (records, by the driver), apply, history, manifest,
+            maintenance.
         seen_at: Time of the last activity of the query or of a step of the job, in seconds of the
             monotonic clock; None before the first.
         progress: Progress through the cuts that have been read.

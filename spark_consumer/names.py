@@ -7,7 +7,10 @@ from collections.abc import Iterable
 from typing import Final
 
 __all__ = [
+    "HISTORY",
     "free_name",
+    "history_name",
+    "lsn_number",
     "lsn_text",
     "part",
     "quoted",
@@ -17,7 +20,12 @@ __all__ = [
 ]
 
 _NOT_PLAIN: Final = re.compile(r"-x|[^A-Za-z0-9_-]")
+_LSN: Final = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
 _WRITTEN: Final = re.compile(r"-x002Dx|-x([0-9A-F]{4,6})-")
+
+
+HISTORY: Final = "__history"
+"""End of the name of a history's folder; the rest is that of its table."""
 
 
 def part(identifier: str) -> str:
@@ -40,6 +48,11 @@ def table_folder(warehouse: str, subscription: str, name: str) -> str:
     return "/".join([warehouse.rstrip("/"), part(subscription), *name.split(".")])
 
 
+def history_name(name: str) -> str:
+    """Return the name of a table's history, from that of the table, ``schema.table``."""
+    return name + HISTORY
+
+
 def source_name(name: str) -> str:
     """Return the source's name of a table whose schema and table are written by `part`."""
     return _WRITTEN.sub(lambda match: chr(int(match[1], 16)) if match[1] else "-x", name)
@@ -56,6 +69,12 @@ def free_name(wanted: str, taken: Iterable[str]) -> str:
     while wanted.casefold() in lower:
         wanted += "_"
     return wanted
+
+
+def lsn_number(text: str) -> int | None:
+    """Return an LSN that PostgreSQL has printed as a number; None if it is none."""
+    found = _LSN.fullmatch(text)
+    return None if found is None else (int(found[1], 16) << 32) + int(found[2], 16)
 
 
 def lsn_text(lsn: int | None) -> str:

@@ -71,6 +71,14 @@ class ConsumerTable:
     """How many tables the Spark job writes side by side; the small ones of a cut are shared among
     this many workers."""
 
+    history: tuple[str, ...] = ()
+    """Tables (`schema.table`) of which a second table has every version of every row, in each
+    subscription that has them; see [spark.md](spark.md#histories)."""
+
+    history_interval_s: Annotated[float, Rule(least=0)] = 60.0
+    """How often histories are written, in seconds; 0 for each cut. Each time costs a few seconds of
+    Spark's work for each of them that lacks something."""
+
     keep_hours: Annotated[float, Rule(least=0)] = 168.0
     """How long past states of the rebuilt tables are kept."""
 

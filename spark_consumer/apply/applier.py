@@ -35,7 +35,7 @@ from spark_consumer.kafka.registry import Schemas
 from spark_consumer.kafka.schema_epochs import Epoch, cut_epochs
 from spark_consumer.spark.tuning import cached, query_settings, tuned
 
-__all__ = ["Applier", "EpochWriter"]
+__all__ = ["Applier", "EpochWriter", "checked", "reached"]
 
 
 class EpochWriter(Protocol):
@@ -115,7 +115,7 @@ class Applier:
             ContractError: the records are not those that the markers promise.
             TableError: the table cannot hold them.
         """
-        held = _checked(share, held)
+        held = checked(share, held)
         mine, left = _rest(records, held, share.start.done)
         begun = mine.beginnings(left, self._schemas) if left is not None else {}
         if begun and set(begun) != set(share.position.next):
@@ -144,7 +144,7 @@ class Applier:
         for epoch in epochs:
             done |= {number: offset + 1 for number, offset in epoch.last.items()}
             position = (
-                _reached(share)
+                reached(share)
                 if epoch.is_last
                 else replace(position, step=position.step + 1, done=dict(done))
             )
@@ -243,7 +243,7 @@ class Applier:
             recreate: Whether the table starts over.
         """
         generation = _generation(table, found, recreate=recreate)
-        position = replace(_reached(share), generation=generation)
+        position = replace(reached(share), generation=generation)
         serial = next_serial(table, found)
         if recreate:
             value_id = emptying_id or max(piece.value_id for piece in held.pieces)
@@ -292,7 +292,7 @@ class Applier:
         return matched(fields, layout)
 
 
-def _checked(share: Share, held: Survey | None) -> Survey:
+def checked(share: Share, held: Survey | None) -> Survey:
     """Check the records that were read against the markers."""
     partitions = held.partitions if held is not None else {}
     for span in share.spans:
@@ -340,7 +340,7 @@ def _rest(
     return mine, mine.survey()
 
 
-def _reached(share: Share) -> Position:
+def reached(share: Share) -> Position:
     """Return the position after a share.
 
     The commits of an earlier try may have more: it was of a larger cut, and failed in the middle.

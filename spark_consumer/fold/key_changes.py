@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 
 from spark_consumer.fold.keyed import fold_keyed, last_sent, row, sent
 
-__all__ = ["fold_key_changes"]
+__all__ = ["fold_key_changes", "roots", "segments", "without_lost"]
 
 _BEFORE_ALL: Final = "named_struct('lsn', '', 'seq', -1L, 'offset', -1L)"
 _NONE: Final = "CAST(array() AS ARRAY<STRING>)"
@@ -49,17 +49,28 @@ def fold_key_changes(
     base = None
     if target is not None:
         base = target.join(moved, "k", "left_semi").select("k", "v").localCheckpoint()
-    while True:
-        segments = _segments(halves, base).localCheckpoint()
-        lost = segments.where("op = 'leave' AND (ended OR (start < 0 AND NOT in_table))").select(
-            "id"
-        )
-        if lost.isEmpty():
-            break
-        halves = halves.join(lost, "id", "left_anti").localCheckpoint()
-    resolved = _rows(changes, fields, segments, base)
+    known = without_lost(halves, base)
+    resolved = _rows(changes, fields, known, base)
     plain = changes.where("op <> 'move'").join(moved, "k", "left_anti")
     return fold_keyed(plain, fields).unionByName(resolved).localCheckpoint()
+
+
+def without_lost(halves: DataFrame, base: DataFrame | None) -> DataFrame:
+    """Take out the key changes of rows that do not exist.
+
+    Args:
+        halves: Frame of k, pos, op, id and half; see the module's docstring.
+        base: Frame of k of the table's rows; None for an empty table.
+
+    Returns:
+        The remaining halves with their segments, as from `segments`.
+    """
+    while True:
+        known = segments(halves, base).localCheckpoint()
+        lost = known.where("op = 'leave' AND (ended OR (start < 0 AND NOT in_table))").select("id")
+        if lost.isEmpty():
+            return known
+        halves = halves.join(lost, "id", "left_anti").localCheckpoint()
 
 
 def _halves(changes: DataFrame, moved: DataFrame) -> DataFrame:
@@ -73,7 +84,7 @@ def _halves(changes: DataFrame, moved: DataFrame) -> DataFrame:
     )
 
 
-def _segments(halves: DataFrame, base: DataFrame | None) -> DataFrame:
+def segments(halves: DataFrame, base: DataFrame | None) -> DataFrame:
     """Add to each half its segment.
 
     Returns:
@@ -84,7 +95,7 @@ def _segments(halves: DataFrame, base: DataFrame | None) -> DataFrame:
     key = Window.partitionBy("k")
     ordered = key.orderBy("pos", "half")
     started = F.expr("CASE WHEN op IN ('put', 'arrive') THEN half END")
-    segments = halves.withColumns(
+    made = halves.withColumns(
         {
             "first": F.min("half").over(key),
             "start": F.last(started, ignorenulls=True).over(ordered),
@@ -92,22 +103,20 @@ def _segments(halves: DataFrame, base: DataFrame | None) -> DataFrame:
     ).withColumn("start", F.expr("coalesce(start, -1 - first)"))
     within = Window.partitionBy("k", "start").orderBy("pos", "half")
     ends = F.sum(F.expr("IF(op IN ('delete', 'leave'), 1, 0)"))
-    segments = segments.withColumn(
+    made = made.withColumn(
         "ended",
         F.coalesce(ends.over(within.rowsBetween(Window.unboundedPreceding, -1)), F.lit(0)) > 0,
     )
     if base is None:
-        return segments.withColumn("in_table", F.lit(False))
+        return made.withColumn("in_table", F.lit(False))
     known = base.select("k", F.lit(True).alias("in_table"))
-    return segments.join(known, "k", "left").withColumn(
-        "in_table", F.expr("coalesce(in_table, false)")
-    )
+    return made.join(known, "k", "left").withColumn("in_table", F.expr("coalesce(in_table, false)"))
 
 
-def _roots(segments: DataFrame) -> DataFrame:
+def roots(known: DataFrame) -> DataFrame:
     """Map each segment that starts with an arrival to the first one of its chain."""
-    came = segments.where("op = 'arrive'").select("id", F.col("half").alias("start"))
-    left = segments.where("op = 'leave'").select("id", F.col("start").alias("up"))
+    came = known.where("op = 'arrive'").select("id", F.col("half").alias("start"))
+    left = known.where("op = 'leave'").select("id", F.col("start").alias("up"))
     chains = came.join(left, "id").select("start", "up").localCheckpoint()
     while True:
         above = chains.select(F.col("start").alias("up"), F.col("up").alias("further"))
@@ -118,12 +127,12 @@ def _roots(segments: DataFrame) -> DataFrame:
 
 
 def _rows(
-    changes: DataFrame, fields: Sequence[str], segments: DataFrame, base: DataFrame | None
+    changes: DataFrame, fields: Sequence[str], known: DataFrame, base: DataFrame | None
 ) -> DataFrame:
     """Return the outcomes of the keys that take part in a key change."""
-    roots = _roots(segments).select("start", F.col("up").alias("root"))
+    chains = roots(known).select("start", F.col("up").alias("root"))
     rooted = (
-        segments.join(roots, "start", "left")
+        known.join(chains, "start", "left")
         .withColumn("root", F.expr("coalesce(root, start)"))
         .localCheckpoint()
     )

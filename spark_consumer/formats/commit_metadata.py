@@ -34,16 +34,20 @@ class Commit:
         columns: Published columns of the table after the commit, by name.
         serial: Serial of the previous commit, plus one. Two processes that write on top of the
             same commit use the same serial, which reveals the second one.
+        history: Whether the table is a history; see `spark_consumer.history`.
     """
 
     position: Position
     columns: Mapping[str, Known]
     serial: int = 0
+    history: bool = False
 
     def text(self) -> str:
         """Return the metadata as JSON, for a format to store."""
         columns = {name: [known.pg_type, known.number] for name, known in self.columns.items()}
         content = {**self.position.to_json(), "columns": columns, "serial": self.serial}
+        if self.history:
+            content["history"] = True
         return json.dumps(content, separators=(",", ":"))
 
     @classmethod
@@ -59,7 +63,7 @@ class Commit:
             columns = {
                 name: Known(kind, number) for name, (kind, number) in found["columns"].items()
             }
-            return cls(position, columns, int(found.get("serial", 0)))
+            return cls(position, columns, int(found.get("serial", 0)), bool(found.get("history")))
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
 

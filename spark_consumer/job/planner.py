@@ -144,9 +144,11 @@ class Planner:
                 " system does not distinguish names by case",
                 hint="rename one of them, leave one out, or move the warehouse",
             )
-        if name in self._manifest.held_by_job and (copy := self._copy(topic, state, fresh)):
-            return Task(name, copy, None)
         marker_topic_id = self._manifest.marker_topic_id
+        if name in self._manifest.held_by_job and (
+            copy := self.copy(topic, marker_topic_id, state, fresh)
+        ):
+            return Task(name, copy, None)
         failure: TableError | None = None
         found = position = None
         try:
@@ -171,7 +173,7 @@ class Planner:
             wanted = share(topic, marker_topic_id, state, markers, None)
             if isinstance(wanted, Share):
                 return Task(name, wanted, None)
-        if copy := self._copy(topic, state, markers):
+        if copy := self.copy(topic, marker_topic_id, state, markers):
             return Task(name, copy, None)
         if self._is_fenced(topic, position):
             return None
@@ -180,9 +182,10 @@ class Planner:
     def _since(self, marker: int, markers: Sequence[Marker]) -> list[Marker]:
         return [*self._history(marker, markers[0].offset - 1), *markers]
 
-    def _copy(self, topic: str, state: TopicState, markers: Sequence[Marker]) -> Share | None:
+    def copy(
+        self, topic: str, marker_topic_id: str, state: TopicState, markers: Sequence[Marker]
+    ) -> Share | None:
         """Return the share that begins with the last copy's first Kafka transaction, if any."""
-        marker_topic_id = self._manifest.marker_topic_id
         left = beginning(topic, marker_topic_id, state, markers)
         if left is None:
             return None

@@ -23,6 +23,7 @@ from spark_consumer.display import logger
 from spark_consumer.errors import COPY_AGAIN, TableError, TransientConsumerError
 from spark_consumer.formats.commit_metadata import Found
 from spark_consumer.formats.protocol import TableFormat
+from spark_consumer.job.histories import Histories
 from spark_consumer.job.maintenance import Maintenance
 from spark_consumer.job.marker_batches import MarkerBatch, batch_markers
 from spark_consumer.job.planner import Planner, Task
@@ -102,6 +103,17 @@ class Rebuild:
         self._workers = Workers(
             settings, spark, schemas, self._tables, self._reader, stopping, self.figures
         )
+        self._histories = Histories(
+            settings,
+            self._spark,
+            subscription,
+            schemas,
+            topics,
+            self._tables,
+            self._planner,
+            self._history,
+            stopping,
+        )
         self._maintenance = Maintenance(settings, self._spark, subscription, self._tables)
         self.manifest = Manifest("")
 
@@ -113,10 +125,12 @@ class Rebuild:
         """Load the newest state.
 
         Raises:
-            FatalConsumerError: it is of another version of the job.
+            FatalConsumerError: it is of another version of the job, or a history would be in the
+                folder of a table.
             TransientConsumerError: the file system fails.
         """
         self.manifest = self._manifests.newest() or Manifest("")
+        self._histories.check(self.manifest)
         # A job may have been stopped between its manifest and its views, or had other settings.
         self._views.clear()
         self._views.publish(self.manifest)
@@ -156,6 +170,10 @@ class Rebuild:
                 for name in lagging
             }
             self._catch_up(topics, lagging)
+        if self.manifest.marker >= 0:
+            after = self._with_histories(self.manifest)
+            if after.histories != self.manifest.histories:
+                self._store(after)
 
     def apply(self, batch: MarkerBatch) -> None:
         """Apply a batch, and store the manifest of its cut.
@@ -218,9 +236,9 @@ class Rebuild:
         """Maintain the tables when due, and store a manifest with their versions."""
         if self._maintenance.is_due():
             with self.figures.phase("maintenance"):
-                moved = self._maintenance.tidy(self.manifest.tables)
+                moved = self._maintenance.tidy(self.manifest.every_table())
             if moved:
-                self._store(replace(self.manifest, tables={**self.manifest.tables, **moved}))
+                self._store(self.manifest.moved(moved))
 
     def _count(self, records: int) -> None:
         self.figures.end_lsn = self.manifest.end_lsn
@@ -330,20 +348,29 @@ class Rebuild:
         kept = {name: why for name, why in before.held_by_job.items() if name not in back}
         after = replace(before, held_by_job={**kept, **holds}).after(batch.copies)
         self._store(
-            replace(
-                after,
-                marker=batch.cut.offset,
-                since_lsn=begin.end_lsn,
-                since_time=begin.commit_time or before.since_time,
-                since_marker=begin.offset,
-                end_lsn=batch.cut.end_lsn,
-                commit_time=batch.cut.commit_time or before.commit_time,
-                tables={**before.tables, **tables},
-                fenced=self._fenced_after(tables),
-                owner=batch.cut.writer or before.owner,
+            self._with_histories(
+                replace(
+                    after,
+                    marker=batch.cut.offset,
+                    since_lsn=begin.end_lsn,
+                    since_time=begin.commit_time or before.since_time,
+                    since_marker=begin.offset,
+                    end_lsn=batch.cut.end_lsn,
+                    commit_time=batch.cut.commit_time or before.commit_time,
+                    tables={**before.tables, **tables},
+                    fenced=self._fenced_after(tables),
+                    owner=batch.cut.writer or before.owner,
+                )
             )
         )
         self._report(before, tables, holds)
+
+    def _with_histories(self, manifest: Manifest) -> Manifest:
+        """Return a state with the histories brought up to its tables, if that is due."""
+        if not self._histories.is_due():
+            return manifest
+        with self.figures.phase("history"):
+            return replace(manifest, histories=self._histories.write(manifest))
 
     def _report(
         self, before: Manifest, tables: Mapping[str, TableState], holds: Mapping[str, Hold]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from spark_consumer.display import as_word, logger
 from spark_consumer.errors import COPY_AGAIN, ConsumerError, TableError
 from spark_consumer.formats.choice import format_at
 from spark_consumer.formats.commit_metadata import NO_VERSION, Found, Version
 from spark_consumer.formats.protocol import Table, TableFormat
-from spark_consumer.names import source_name, table_folder
+from spark_consumer.names import HISTORY, source_name, table_folder
 from spark_consumer.spark.failures import TableTransientError, as_error
 from spark_consumer.spark.files import Folder
 from spark_consumer.states.manifests import Hold, manifest_folder
@@ -79,14 +79,27 @@ class SubscriberTables:
         if found is not None:
             self.found[name] = found
             return found
+        self.refuse_other_format(table)
+        return None
+
+    def refuse_other_format(self, table: Table) -> None:
+        """Refuse a folder that has a table of another format.
+
+        Raises:
+            TableError: it has one.
+        """
         other = format_at(self._spark, table.path)
         if other is not None and other.name != self._format.name:
             raise TableError(
-                f"{self.label(name)}: its folder has a table of the format {other.name}, not"
+                f"{table.label}: its folder has a table of the format {other.name}, not"
                 f" {self._format.name}",
                 hint="see consumer.format: another format needs another warehouse",
             )
-        return None
+
+    def rows_at(self, spark: SparkSession, name: str, version: Version) -> DataFrame:
+        """Return the rows of a table at a version."""
+        path = table_folder(self._warehouse, self._subscription, name)
+        return self._format.rows_at(spark, path, version)
 
     def unchanged_since(self, spark: SparkSession, name: str, version: Version) -> Version | None:
         """Return a table's newest version, if it has the rows of an earlier one.
@@ -147,16 +160,30 @@ class SubscriberTables:
             folder.remove(_PROBE)
 
     def check_name(self, name: str) -> None:
-        """Refuse a table whose folder is reserved by the format.
+        """Refuse a table whose folder is reserved by the format, or has a history.
 
         Raises:
-            TableError: the folder is reserved; the message names it.
+            TableError: it is, or has; the message says which.
         """
         for reserved in self._format.reserved.intersection(name.split(".")):
             raise TableError(
                 f"{self.label(name)}: {self._format.name} reserves folders called {reserved}",
                 hint="rename it, or leave it out of the publications",
             )
+        if name.endswith(HISTORY) and self._has_history(name):
+            raise TableError(
+                f"{self.label(name)}: its folder has the history of table"
+                f" {source_name(name.removesuffix(HISTORY))}",
+                hint="rename it, or move that folder away once the history is not written any more",
+            )
+
+    def _has_history(self, name: str) -> bool:
+        try:
+            table = self.table(self._spark, name)
+            found = self.found.get(name) or table.find(table.version())
+        except TableError:
+            return False
+        return found is not None and found.commit.history
 
     def label(self, name: str) -> str:
         """Return the name of a table in messages."""

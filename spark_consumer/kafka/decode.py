@@ -215,6 +215,7 @@ def changes(
     columns: Sequence[ColumnPlan],
     key: KeyLayout | None,
     schemas: Schemas,
+    more: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Decode records of one topic into changes; see the module's docstring for the frame.
 
@@ -224,11 +225,16 @@ def changes(
         columns: Columns of those schemas, as the Delta table has them.
         key: Key of the table; None for a multiset.
         schemas: Writer schemas by ID.
+        more: Further columns: SQL over the wire frame, by name.
     """
     wanted = records.where(
         "value_id IS NOT NULL AND op <> 't' AND NOT (op = 'd' AND rekey <=> 'old')"
     )
-    frames = [_piece(wanted, piece, columns, key, schemas) for piece in pieces if piece.changes > 0]
+    frames = [
+        _piece(wanted, piece, columns, key, schemas, more or {})
+        for piece in pieces
+        if piece.changes > 0
+    ]
     return reduce(DataFrame.unionByName, frames)
 
 
@@ -238,6 +244,7 @@ def _piece(
     columns: Sequence[ColumnPlan],
     key: KeyLayout | None,
     schemas: Schemas,
+    more: Mapping[str, str],
 ) -> DataFrame:
     value_schema = schemas.schema(piece.value_id)
     key_schema = None
@@ -283,7 +290,8 @@ def _piece(
             (f, _canonical(value(by_field[f], "before"), by_field[f])) for f in key.fields
         )
         selected["f"] = f"IF(rekey <=> 'new', {selected['f']}, NULL)"
-    return decoded.select(*(F.expr(sql).alias(name) for name, sql in selected.items()))
+    every = {**selected, **more}
+    return decoded.select(*(F.expr(sql).alias(name) for name, sql in every.items()))
 
 
 def _needed(envelope: Mapping[str, Any]) -> dict[str, Any]:

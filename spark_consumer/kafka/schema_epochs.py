@@ -16,7 +16,7 @@ from spark_consumer.kafka.layout import KeyLayout, Layout, identity_layout, valu
 from spark_consumer.kafka.records import TopicRecords
 from spark_consumer.kafka.registry import Schemas
 
-__all__ = ["Epoch", "cut_epochs"]
+__all__ = ["Epoch", "cut_epochs", "kind_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def cut_epochs(mine: TopicRecords, found: Survey, schemas: Schemas) -> list[Epoc
         TableError: the columns cannot be those of a table.
     """
     changing = tuple(piece for piece in found.pieces if piece.changes)
-    kinds = {piece: _kind(piece, found, schemas) for piece in changing}
+    kinds = {piece: kind_of(piece, found, schemas) for piece in changing}
     ordered = list(dict.fromkeys(kinds.values()))
     if len(ordered) <= 1:
         last = {number: held.last for number, held in found.partitions.items()}
@@ -85,7 +85,13 @@ def cut_epochs(mine: TopicRecords, found: Survey, schemas: Schemas) -> list[Epoc
     return epochs
 
 
-def _kind(piece: Piece, found: Survey, schemas: Schemas) -> tuple[KeyLayout | None, Layout]:
+def kind_of(piece: Piece, found: Survey, schemas: Schemas) -> tuple[KeyLayout | None, Layout]:
+    """Return the identity and the columns of records.
+
+    Raises:
+        ContractError: a change that needs a key has none.
+        TableError: the columns cannot be those of a table.
+    """
     value = schemas.schema(piece.value_id)
     layout = value_layout(value)
     key = None if piece.key_id is None else schemas.schema(piece.key_id)

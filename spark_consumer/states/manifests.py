@@ -14,7 +14,6 @@ the next start reads the positions of the tables.
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -24,13 +23,14 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from spark_consumer.errors import FatalConsumerError, SettingsError, TableError
-from spark_consumer.formats.commit_metadata import Version
+from spark_consumer.formats.commit_metadata import NO_VERSION, Version
 from spark_consumer.kafka.markers import Copy, Owner
-from spark_consumer.names import part
+from spark_consumer.names import history_name, lsn_number, part
 from spark_consumer.spark.files import Folder
 from spark_consumer.spark.local_folder import ReadableFolder
 
 __all__ = [
+    "HistoryState",
     "Hold",
     "Manifest",
     "ManifestReader",
@@ -39,8 +39,6 @@ __all__ = [
     "find_state",
     "manifest_folder",
 ]
-
-_LSN: Final = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
 
 _FORMAT: Final = 5
 _ENDED: Final = ("missing", "gone")
@@ -80,6 +78,21 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
+class HistoryState:
+    """The history of a table in a manifest.
+
+    Attributes:
+        version: Version of the history.
+        end_lsn: LSN until which it is complete.
+        held: Reason for which it is not written; None while it is.
+    """
+
+    version: Version
+    end_lsn: int
+    held: Hold | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """The state of a subscription's tables after a cut.
 
@@ -100,6 +113,8 @@ class Manifest:
         fenced: Former topics of tables that another topic feeds now.
         owner: Writer of the markers; None if not known.
         unread: Reason for which the markers after `marker` cannot be read; None while they can.
+        histories: Histories by the name of their table, those included that are not written any
+            more.
         number: Number of the state, one more than the previous one's.
         store: Number of times that a state was stored, this time included.
         highest_lsn: Greatest `since_lsn` of this state and all previous ones.
@@ -120,6 +135,7 @@ class Manifest:
     fenced: tuple[str, ...] = ()
     owner: Owner | None = None
     unread: Hold | None = None
+    histories: Mapping[str, HistoryState] = field(default_factory=dict)
     number: int = 0
     store: int = 0
     highest_lsn: int = 0
@@ -140,6 +156,27 @@ class Manifest:
                 states[copy.table] = copy.state
         return replace(self, copies=states, held_by_gateway=by_gateway, held_by_job=by_job)
 
+    def every_table(self) -> dict[str, TableState]:
+        """Return tables and histories, the latter by the name of their folder."""
+        histories = {
+            history_name(name): TableState(one.version, "")
+            for name, one in self.histories.items()
+            if one.version != NO_VERSION
+        }
+        return {**self.tables, **histories}
+
+    def moved(self, tables: Mapping[str, TableState]) -> Manifest:
+        """Return the manifest with other versions of some of `every_table`, with the same rows."""
+        histories = {
+            name: replace(one, version=tables[history_name(name)].version)
+            for name, one in self.histories.items()
+            if history_name(name) in tables
+        }
+        mine = {name: state for name, state in tables.items() if name in self.tables}
+        return replace(
+            self, tables={**self.tables, **mine}, histories={**self.histories, **histories}
+        )
+
     @property
     def complete_lsn(self) -> int | None:
         """LSN until which all tables are complete; None if some table is not."""
@@ -147,8 +184,8 @@ class Manifest:
 
     @property
     def has_held_tables(self) -> bool:
-        """Whether a table is held, by the job or by the gateway."""
-        return bool(self.held_by_job or self.held_by_gateway)
+        """Whether a table is held, by the job or by the gateway, or a history."""
+        return bool(self.held_by_job or self.held_by_gateway or self._held_histories())
 
     def missing(self) -> list[str]:
         """Return the reasons for which the tables are incomplete, or not updated, a line each."""
@@ -165,9 +202,18 @@ class Manifest:
             f"table {table} is held by the gateway: {reason}"
             for table, reason in sorted(self.held_by_gateway.items())
         ]
-        return [*copying, *held] + [
+        by_job = [
             f"table {table} is held by the job: {hold.reason}"
             for table, hold in sorted(self.held_by_job.items())
+        ]
+        return [*copying, *held, *by_job, *self._held_histories()]
+
+    def _held_histories(self) -> list[str]:
+        # Nothing waits for tables that are no longer published.
+        return [
+            f"history of table {table} is held: {history.held.reason}"
+            for table, history in sorted(self.histories.items())
+            if history.held is not None and (not self.copies or table in self.copies)
         ]
 
 
@@ -271,6 +317,10 @@ class ManifestReader:
                     "fenced": tuple(found["fenced"]),
                     "owner": found["owner"] and tuple(found["owner"]),
                     "held_by_job": {n: Hold(**h) for n, h in found["held_by_job"].items()},
+                    "histories": {
+                        n: HistoryState(**{**h, "held": h["held"] and Hold(**h["held"])})
+                        for n, h in found.get("histories", {}).items()
+                    },
                     "unread": Hold(**unread) if (unread := found.get("unread")) else None,
                 }
             )
@@ -352,8 +402,8 @@ def find_state(manifests: ManifestReader, subscription: str, at: str | datetime 
     """
     if at is None:
         manifest = manifests.newest()
-    elif isinstance(at, str) and (lsn := _LSN.fullmatch(at)):
-        manifest = manifests.at(lsn=(int(lsn[1], 16) << 32) + int(lsn[2], 16))
+    elif isinstance(at, str) and (lsn := lsn_number(at)) is not None:
+        manifest = manifests.at(lsn=lsn)
     else:
         manifest = manifests.at(commit_time=_microseconds(at))
     if manifest is None and at is None:
@@ -409,8 +459,17 @@ def _file(number: int) -> str:
 
 def _same(one: Manifest, other: Manifest) -> bool:
     parts = ("tables", "held_by_job", "copies", "held_by_gateway")
-    return all(getattr(one, name) == getattr(other, name) for name in parts)
+    alike = all(getattr(one, name) == getattr(other, name) for name in parts)
+    return alike and _written(one) == _written(other)
+
+
+def _written(manifest: Manifest) -> dict[str, tuple[Version, Hold | None]]:
+    return {name: (one.version, one.held) for name, one in manifest.histories.items()}
 
 
 def _to_json(manifest: Manifest) -> str:
-    return json.dumps({"format": _FORMAT, **asdict(manifest)}, separators=(",", ":"))
+    content = {"format": _FORMAT, **asdict(manifest)}
+    # Earlier releases of the job do not know it.
+    if not manifest.histories:
+        del content["histories"]
+    return json.dumps(content, separators=(",", ":"))

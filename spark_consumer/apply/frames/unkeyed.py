@@ -19,7 +19,7 @@ from spark_consumer.apply.frames.batch import Batch
 from spark_consumer.formats.changes import ValueChanges
 from spark_consumer.names import quoted
 
-__all__ = ["Multiset", "fold_multiset"]
+__all__ = ["Multiset", "counted", "fold_multiset"]
 
 
 class Multiset:
@@ -109,13 +109,13 @@ def fold_multiset(
     walked = halves.where("leaves").drop("leaves")
     base = _numbered(target, walked).localCheckpoint() if target is not None else None
     while True:
-        counted = _counted(walked, base).localCheckpoint()
-        lost = counted.where("step < 0 AND op <> 'delete' AND found = 0").select("id")
+        numbered = counted(walked, base).localCheckpoint()
+        lost = numbered.where("step < 0 AND op <> 'delete' AND found = 0").select("id")
         if lost.isEmpty():
             break
         walked = walked.join(lost, "id", "left_anti").localCheckpoint()
         halves = halves.join(lost, "id", "left_anti").localCheckpoint()
-    return _actions(changes, halves, counted, base).localCheckpoint()
+    return _actions(changes, halves, numbered, base).localCheckpoint()
 
 
 def _numbered(target: DataFrame, walked: DataFrame) -> DataFrame:
@@ -128,7 +128,7 @@ def _numbered(target: DataFrame, walked: DataFrame) -> DataFrame:
     return same.withColumn("number", F.row_number().over(Window.partitionBy("k").orderBy(F.lit(1))))
 
 
-def _counted(walked: DataFrame, base: DataFrame | None) -> DataFrame:
+def counted(walked: DataFrame, base: DataFrame | None) -> DataFrame:
     """Add numbers of rows: before each step (found), at the end (final), at the start (there)."""
     if base is None:
         based = walked.withColumn("there", F.lit(0))
@@ -140,13 +140,13 @@ def _counted(walked: DataFrame, base: DataFrame | None) -> DataFrame:
     ordered = Window.partitionBy("k").orderBy("pos", "step")
     summed = based.withColumn("sum", F.col("there") + F.sum("step").over(ordered))
     lowest = F.least(F.lit(0), F.min("sum").over(ordered))
-    counted = summed.withColumn("left", F.col("sum") - lowest)
+    found = summed.withColumn("left", F.col("sum") - lowest)
     whole = (
         Window.partitionBy("k")
         .orderBy("pos", "step")
         .rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     )
-    return counted.withColumns(
+    return found.withColumns(
         {
             "found": F.coalesce(F.lag("left").over(ordered), F.col("there")),
             "final": F.last("left").over(whole),
@@ -155,11 +155,11 @@ def _counted(walked: DataFrame, base: DataFrame | None) -> DataFrame:
 
 
 def _actions(
-    changes: DataFrame, halves: DataFrame, counted: DataFrame, base: DataFrame | None
+    changes: DataFrame, halves: DataFrame, numbered: DataFrame, base: DataFrame | None
 ) -> DataFrame:
     # The newest rows of a value stay: the table's own are older than those of the batch.
     newest = Window.partitionBy("k").orderBy(F.col("pos").desc())
-    arrived = counted.where("step > 0").withColumn("age", F.row_number().over(newest))
+    arrived = numbered.where("step > 0").withColumn("age", F.row_number().over(newest))
     plain = halves.where("NOT leaves AND step > 0").select("id")
     inserted = arrived.where("age <= final").select("id").union(plain)
     parts = [
@@ -168,7 +168,7 @@ def _actions(
         .select(F.lit("insert").alias("action"), "v")
     ]
     if base is not None:
-        ends = counted.groupBy("k").agg(
+        ends = numbered.groupBy("k").agg(
             F.first("final").alias("final"), F.count_if(F.expr("step > 0")).alias("came")
         )
         ends = ends.select(

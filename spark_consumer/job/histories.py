@@ -1,0 +1,238 @@
+"""Histories of one subscription's tables: when they are written, until where, and why one is held.
+
+A history is written after its table, until the table's position, from the records between its own
+position and that one. Nothing but its own commits says what it has: after a crash at any moment the
+next round continues there.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_consumer.display import as_word, logger
+from spark_consumer.errors import COPY_AGAIN, ConsumerError, SettingsError, TableError
+from spark_consumer.formats.commit_metadata import NO_VERSION, Found
+from spark_consumer.formats.protocol import Table
+from spark_consumer.history.applier import HistoryApplier
+from spark_consumer.history.transactions import transactions
+from spark_consumer.job.marker_batches import batch_markers
+from spark_consumer.job.planner import Planner, read_shares
+from spark_consumer.job.subscriber_tables import SubscriberTables
+from spark_consumer.kafka.decode import read_offsets, wire
+from spark_consumer.kafka.markers import Marker, Owner
+from spark_consumer.kafka.position import Gap, share
+from spark_consumer.kafka.registry import Schemas
+from spark_consumer.kafka.topics import TopicStates
+from spark_consumer.names import history_name, source_name, transaction_topic
+from spark_consumer.settings import ConsumerSettings
+from spark_consumer.spark.failures import (
+    StoppedError,
+    TableTransientError,
+    as_error,
+    every_table,
+)
+from spark_consumer.states.manifests import HistoryState, Hold, Manifest
+
+__all__ = ["Histories"]
+
+_log: Final = logger(__name__)
+
+
+class Histories:
+    """Histories of one subscription.
+
+    Args:
+        settings: Settings of the job.
+        spark: Session that nothing else uses meanwhile.
+        subscription: Name of the subscription.
+        schemas: Writer schemas by ID.
+        topics: Source of topic descriptions.
+        tables: Tables of the subscription.
+        planner: Planner of the subscription's batches.
+        markers: Function that returns the markers between two offsets of the marker topic.
+        stopping: Event after which no further history is begun.
+    """
+
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        spark: SparkSession,
+        subscription: str,
+        schemas: Schemas,
+        topics: TopicStates,
+        tables: SubscriberTables,
+        planner: Planner,
+        markers: Callable[[int, int], list[Marker]],
+        stopping: threading.Event,
+    ) -> None:
+        self._settings = settings
+        self._spark = spark
+        self._subscription = subscription
+        self._schemas = schemas
+        self._topics = topics
+        self._tables = tables
+        self._planner = planner
+        self._markers = markers
+        self._stopping = stopping
+        self._applier = HistoryApplier(spark, schemas)
+        self._wanted = frozenset(settings.history)
+        self._next = 0.0
+
+    def check(self, manifest: Manifest) -> None:
+        """Refuse a history whose folder is that of another table.
+
+        Raises:
+            SettingsError: it is; the message names both.
+        """
+        for name in manifest.tables:
+            if self._is_wanted(name) and history_name(name) in manifest.tables:
+                raise SettingsError(
+                    f"subscription {self._subscription}: the table"
+                    f" {source_name(history_name(name))} has the folder that the history of"
+                    f" {source_name(name)} would have",
+                    hint="rename that table, or take this one out of consumer.history",
+                )
+
+    def is_due(self) -> bool:
+        """Whether there are histories, and `history_interval_s` has passed since the last round.
+
+        A job that stops by itself writes them with each cut, as the cut may be its last.
+        """
+        if not self._wanted:
+            return False
+        ends = self._settings.endpos is not None or self._settings.available_now
+        return ends or time.monotonic() >= self._next
+
+    def write(self, manifest: Manifest) -> dict[str, HistoryState]:
+        """Bring the histories up to their tables.
+
+        Args:
+            manifest: State with the versions of the tables.
+
+        Returns:
+            The states of all histories, those included that are not written any more.
+
+        Raises:
+            ConsumerError: what concerns every table; a history that fails is held instead.
+        """
+        states = dict(manifest.histories)
+        for name, state in manifest.tables.items():
+            if not self._is_wanted(name) or name in manifest.held_by_job:
+                continue
+            if self._stopping.is_set():
+                raise StoppedError("stopped between two histories")
+            before = states.get(name)
+            try:
+                found = self._written(name, state.topic, manifest, before)
+                states[name] = HistoryState(found.version, manifest.end_lsn)
+                if before is not None and before.held is not None:
+                    _log.info("history released: %s", self._label(name))
+            except Exception as error:  # whatever it is, it is this history's
+                states[name] = self._held(name, error, before)
+        self._next = time.monotonic() + self._settings.history_interval_s
+        return states
+
+    def _held(self, name: str, error: Exception, before: HistoryState | None) -> HistoryState:
+        if self._stopping.is_set() and not isinstance(error, ConsumerError):
+            raise StoppedError("stopped while a history was written") from error
+        if (every := every_table(error)) is not None:
+            raise every from error
+        known = as_error(self._label(name), error)
+        if before is None:
+            before = HistoryState(NO_VERSION, 0)
+        if isinstance(known, TableTransientError):
+            _log.warning("history not written, tried again: %s", known.message)
+            return before
+        hint = known.hint
+        if hint is not None:
+            table, subscription = as_word(source_name(name)), as_word(self._subscription)
+            command = f"{COPY_AGAIN} (pgsluice copy {table} --subscription {subscription})"
+            hint = hint.replace(COPY_AGAIN, command)
+        hold = Hold(known.message, hint, before.end_lsn)
+        if before.held != hold:
+            _log.error("history held: %s\nhint: %s", known.message, hint)
+        return HistoryState(before.version, before.end_lsn, hold)
+
+    def _written(
+        self, name: str, topic: str, manifest: Manifest, before: HistoryState | None
+    ) -> Found:
+        """Return a history after all records that its table has.
+
+        Raises:
+            TableError: it cannot have them; a copy, or what the hint says, is needed.
+        """
+        table = self._tables.table(self._spark, history_name(name))
+        target = self._tables.find(name)
+        if target is None:
+            raise TableError(f"{self._label(name)}: its table is gone", hint=COPY_AGAIN)
+        failure: TableError | None = None
+        try:
+            found = table.find(NO_VERSION if before is None else before.version)
+        except TableError as error:
+            failure = error
+            # Its own last commit: of what others have written a copy makes an end.
+            found = table.find(table.version())
+        if found is not None and not found.commit.history:
+            raise TableError(
+                f"{self._label(name)}: its folder {table.path} has a table that is no history",
+                hint="move it away, and the history begins",
+            )
+        if found is None:
+            return self._begun(name, table, target)
+        position, until = found.commit.position, target.commit.position
+        same = (position.marker_topic_id, position.topic, position.topic_id) == (
+            until.marker_topic_id,
+            topic,
+            until.topic_id,
+        )
+        if failure is None and same and position.marker >= until.marker:
+            return found
+        known = position.marker_topic_id == until.marker_topic_id
+        markers = self._markers(position.marker if known else -1, until.marker)
+        state = self._topics.describe([topic]).get(topic)
+        if state is None:
+            raise TableError(f"topic {topic} is gone", hint="let the gateway recreate it")
+        begin = position.marker + 1 if known else 0
+        for batch in batch_markers(markers, self._settings.max_batch_records):
+            if self._stopping.is_set():
+                raise StoppedError("stopped between two commits of a history")
+            mine, end = batch.markers, batch.markers[-1].offset + 1
+            wanted = share(topic, until.marker_topic_id, state, mine, found.commit.position)
+            if failure is None and isinstance(wanted, Gap):
+                failure = TableError(f"{self._label(name)}: {wanted.reason}", hint=COPY_AGAIN)
+            if failure is not None or isinstance(wanted, Gap):
+                wanted = self._planner.copy(topic, until.marker_topic_id, state, mine)
+            if wanted is not None:
+                records = wire(read_shares(self._spark, self._settings, [wanted]))
+                ends = self._transactions(begin, end, manifest.owner)
+                found = self._applier.apply(table, found, wanted, records, ends)
+                failure = None
+            begin = end
+        if failure is not None:
+            raise failure
+        return found
+
+    def _transactions(self, begin: int, end: int, owner: Owner | None) -> DataFrame:
+        """Return the transactions that the marker topic names between two offsets."""
+        topic = transaction_topic(self._subscription)
+        state = self._topics.describe([topic])[topic]
+        spans = {topic: {0: (max(begin, state.earliest[0]), end)}}
+        return transactions(read_offsets(self._spark, self._settings, spans), self._schemas, owner)
+
+    def _begun(self, name: str, table: Table, target: Found) -> Found:
+        self._tables.refuse_other_format(table)
+        rows = self._tables.rows_at(self._spark, name, target.version)
+        found = self._applier.begin(table, rows, target.commit)
+        _log.info("history begins: %s", self._label(name))
+        return found
+
+    def _is_wanted(self, name: str) -> bool:
+        return source_name(name) in self._wanted
+
+    def _label(self, name: str) -> str:
+        return self._tables.label(history_name(name))
