@@ -82,6 +82,8 @@ class Histories:
         self._applier = HistoryApplier(spark, schemas)
         self._wanted = frozenset(settings.history)
         self._next = 0.0
+        self._given_up: dict[str, int] = {}
+        """Copy that the tables of held histories had at the last attempt; see `_is_given_up`."""
 
     def check(self, manifest: Manifest) -> None:
         """Refuse a history whose folder is that of another table.
@@ -127,11 +129,16 @@ class Histories:
             if self._stopping.is_set():
                 raise StoppedError("stopped between two histories")
             before = states.get(name)
+            if before is not None and before.held is not None and self._is_given_up(name):
+                continue
             try:
                 found = self._written(name, state.topic, manifest, before)
                 states[name] = HistoryState(found.version, manifest.end_lsn)
                 if before is not None and before.held is not None:
                     _log.info("history released: %s", self._label(name))
+                self._given_up.pop(name, None)
+            except StoppedError:
+                raise
             except Exception as error:  # whatever it is, it is this history's
                 states[name] = self._held(name, error, before)
         self._next = time.monotonic() + self._settings.history_interval_s
@@ -153,6 +160,8 @@ class Histories:
             table, subscription = as_word(source_name(name)), as_word(self._subscription)
             command = f"{COPY_AGAIN} (pgsluice copy {table} --subscription {subscription})"
             hint = hint.replace(COPY_AGAIN, command)
+        if (table_found := self._tables.found.get(name)) is not None:
+            self._given_up[name] = table_found.commit.position.generation
         hold = Hold(known.message, hint, before.end_lsn)
         if before.held != hold:
             _log.error("history held: %s\nhint: %s", known.message, hint)
@@ -230,6 +239,14 @@ class Histories:
         found = self._applier.begin(table, rows, target.commit)
         _log.info("history begins: %s", self._label(name))
         return found
+
+    def _is_given_up(self, name: str) -> bool:
+        """Whether a held history has been tried since its table was copied last.
+
+        Nothing but a copy, or a person, lets it go on, and each attempt reads the topic.
+        """
+        known = self._tables.found.get(name)
+        return known is not None and self._given_up.get(name) == known.commit.position.generation
 
     def _is_wanted(self, name: str) -> bool:
         return source_name(name) in self._wanted
