@@ -82,7 +82,7 @@ _OWN_PLANS: Final = {
     )
     for field in OWN
 }
-_TAKEN: Final = {name.casefold() for name in _OWN_PLANS}
+_RESERVED: Final = {name.casefold() for name in _OWN_PLANS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def check_names(names: Iterable[str], label: str) -> None:
         TableError: it has; the message names it.
     """
     for name in names:
-        if name.casefold() in _TAKEN:
+        if name.casefold() in _RESERVED:
             raise TableError(
                 f"{label}: a column is called {name!r}, as one of a history's own",
                 hint="rename it, or take the table out of consumer.history",

@@ -36,7 +36,7 @@ _CODE = "CASE op WHEN 'put' THEN code WHEN 'delete' THEN 'd' ELSE 'u' END"
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Where all rows end: LSN as in the header `commit_lsn`, seq, and `t`, or `r` of a copy."""
+    """The end of all rows: LSN as in the header `commit_lsn`, seq, and `t`, or `r` of a copy."""
 
     lsn: str
     seq: int
