@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delta.tables import DeltaTable
 
-from spark_consumer.errors import FatalConsumerError, SettingsError, TransientConsumerError
+from spark_consumer.errors import FatalConsumerError, TransientConsumerError
+from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.job.job import run
 from spark_consumer.job.maintenance import Maintenance
+from spark_consumer.job.subscriber_tables import SubscriberTables
 from spark_consumer.listing import print_tables
 from spark_consumer.reader import as_of, read, state_at
 from spark_consumer.settings import ConsumerSettings
@@ -114,9 +116,9 @@ def test_a_history_begins_goes_on_is_held_and_is_released_by_a_copy_once(
         (1, "copied"), (2, "copied")
     ]  # fmt: skip
     assert scene.at(spark, changed + 8) == [(1, "first"), (2, "copied")]
-    assert scene.read(spark).where("_from_op = 'u'").select(
-        "_from_lsn", "_from_seq", "_from_xid", "_from_origin", "unix_micros(_from_time)"
-    ).collect() == [(changed + 8, 1, changed, "node1", MICROS)]
+    change = ("_from_lsn", "_from_seq", "_from_xid", "_from_origin", "unix_micros(_from_time)")
+    updated = scene.read(spark).where("_from_op = 'u'").selectExpr(*change)
+    assert updated.collect() == [(changed + 8, 1, changed, "node1", MICROS)]
     assert scene.manifest()["histories"]["public.t"]["held"] is None
     assert list(scene.manifest()["tables"]) == ["public.t"]
 
@@ -162,7 +164,6 @@ def test_a_history_that_is_not_written_any_more_is_not_taken_for_a_table(
     registry: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scene = Scene(kafka, registry, tmp_path)
     scene.copy("t")
@@ -181,12 +182,13 @@ def test_a_history_that_is_not_written_any_more_is_not_taken_for_a_table(
     assert [one["table"] for one in listed["histories"]] == ["public.t"]
     assert [one["table"] for one in listed["tables"]] == ["public.t"]
 
-    # Maintenance knows it, as it holds files.
-    monkeypatch.setattr(Maintenance, "is_due", lambda self: True)
-    scene.change(1, "x")
-    scene.publish()
-    with pytest.raises(FatalConsumerError, match=reason):
-        scene.run(spark, history=())
+    # Maintenance knows it, as it has files.
+    warehouse = scene.settings.warehouse
+    session = spark.newSession()
+    tables = SubscriberTables(session, DeltaFormat(), warehouse, scene.name)
+    newest = state_at(scene.name, at=None, warehouse=warehouse, spark=spark)
+    settings = replace(scene.settings, keep_hours=1.0)
+    Maintenance(settings, session, scene.name, tables).tidy(newest.every_table())
     kept = json.loads((scene.folder / ".pgsluice" / "maintained").read_text())
     assert set(kept) == {"public.t", "public.t__history"}
 
@@ -194,5 +196,7 @@ def test_a_history_that_is_not_written_any_more_is_not_taken_for_a_table(
     other = replace(scene.settings, warehouse=str(tmp_path / "other"))
     scene.settings = other
     scene.run(spark, history=())
-    with pytest.raises(SettingsError, match=r"public\.t__history has the folder .* of public\.t "):
+    with pytest.raises(
+        FatalConsumerError, match=r"public\.t__history has the folder .* of public\.t would"
+    ):
         scene.run(spark)
