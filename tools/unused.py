@@ -24,6 +24,7 @@ PRODUCTION = ("devkit", "gateway", "pgsluice_client", "schemas", "spark_consumer
 PUBLIC = {
     ("pgsluice_client.asynchronous", "AsyncReader"),
     ("pgsluice_client.rows", "TableRows"),
+    ("spark_consumer.reader", "as_of"),
     ("spark_consumer.reader", "read"),
 }
 # Local servers and their jars are for the tests and the benchmarks, too: these are users as well.
