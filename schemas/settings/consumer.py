@@ -21,6 +21,12 @@ Readers: TypeAlias = Literal["current", "widest"]
 """Readers that the tables are made for."""
 
 
+def _tables(value: tuple[str, ...]) -> None:
+    for name in value:
+        if "." not in name:
+            raise ValueError(f"{name!r} does not name a table", "it is schema.table")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerTable:
     """``[consumer]``: the Spark job."""
@@ -71,9 +77,9 @@ class ConsumerTable:
     """How many tables the Spark job writes side by side; the small ones of a cut are shared among
     this many workers."""
 
-    history: tuple[str, ...] = ()
-    """Tables (`schema.table`) of which a second table has every version of every row, in each
-    subscription that has them; see [spark.md](spark.md#histories)."""
+    history: Annotated[tuple[str, ...], Rule(check=_tables)] = ()
+    """Tables (`schema.table`, without quotes inside) of which a second table has every version of
+    every row, in each subscription that has them; see [spark.md](spark.md#histories)."""
 
     history_interval_s: Annotated[float, Rule(least=0)] = 60.0
     """How often histories are written, in seconds; 0 for each cut. Each time costs a few seconds of

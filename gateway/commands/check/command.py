@@ -11,6 +11,7 @@ from gateway.commands.check.findings import Finding, Severity, failed, fine, gua
 from gateway.commands.check.server import event_trigger_findings, server_findings, slot_findings
 from gateway.commands.check.tables import (
     filter_findings,
+    history_findings,
     key_findings,
     mask_findings,
     publication_findings,
@@ -133,6 +134,7 @@ def _source_findings(
     yield from filter_findings(routes, settings)
     yield from mask_findings(plan)
     yield from key_findings(plan, settings)
+    yield from history_findings(plan, settings)
     yield from table_findings(plan)
     yield from type_findings(plan, settings)
     yield from unchanged_findings(plan, settings)

@@ -11,7 +11,7 @@ from gateway.config import Settings
 from gateway.core.names import error_topic
 from gateway.definitions.model import Definitions, Operation, Plan
 from gateway.definitions.sql.expression import column_names
-from gateway.definitions.tables.keys import identifies, key_of
+from gateway.definitions.tables.keys import identifies, key_of, unpublished
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.rowfilter.server.pushdown import is_exact_on, pushed
@@ -23,6 +23,7 @@ from gateway.source.session.connection import ServerFacts
 
 __all__ = [
     "filter_findings",
+    "history_findings",
     "key_findings",
     "mask_findings",
     "publication_findings",
@@ -103,6 +104,14 @@ def key_findings(plan: Plan, settings: Settings) -> Iterator[Finding]:
             if shared
             else "",
         )
+
+
+def history_findings(plan: Plan, settings: Settings) -> Iterator[Finding]:
+    """Warn of tables that are to have a history and are not published."""
+    # Another group's gateway may publish them.
+    if settings.group is None:
+        for warning in unpublished(plan, "[consumer] history", settings.consumer.history):
+            yield Finding(Severity.WARNING, warning)
 
 
 def table_findings(plan: Plan) -> Iterator[Finding]:

@@ -6,14 +6,22 @@ identified by `key_of`, for copies, for comparisons and for consumers.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TypeAlias
 
 from gateway.definitions.model import Operation, Plan, Table
 from gateway.pgoutput.messages import ReplicaIdentity
 from schemas.settings.tables import ChosenColumns
 
-__all__ = ["KeyColumns", "chosen_fault", "identifies", "key_of", "record_key", "unpublished_names"]
+__all__ = [
+    "KeyColumns",
+    "chosen_fault",
+    "identifies",
+    "key_of",
+    "record_key",
+    "unpublished",
+    "unpublished_names",
+]
 
 KeyColumns: TypeAlias = tuple[str, ...] | None
 """Names of the key columns in table order, ``()`` for the whole row, None for no key."""
@@ -86,11 +94,22 @@ def chosen_fault(
 
 def unpublished_names(plan: Plan) -> Iterator[str]:
     """Yield warnings of tables that ``[topics]`` names and the plan neither publishes nor holds."""
+    for setting in ("keys", "partition_by"):
+        yield from unpublished(plan, f"[topics.{setting}]", getattr(plan.topics, setting))
+
+
+def unpublished(plan: Plan, setting: str, names: Iterable[str]) -> Iterator[str]:
+    """Yield warnings of tables that a setting names and a plan neither publishes nor holds.
+
+    Args:
+        plan: The plan.
+        setting: Name of the setting, as messages call it.
+        names: Its tables, as ``schema.table``.
+    """
     known = {str(plan.tables[oid]) for _, oid in plan.targets}
     known.update(f"{held.schema}.{held.table}" for held in plan.held)
-    for setting in ("keys", "partition_by"):
-        for name in sorted(getattr(plan.topics, setting).keys() - known):
-            yield (
-                f"[topics.{setting}] has {name}, and no such table is published: write it as "
-                "schema.table, without quotes inside; under publish_via_partition_root the root"
-            )
+    for name in sorted(set(names) - known):
+        yield (
+            f"{setting} has {name}, and no such table is published: write it as "
+            "schema.table, without quotes inside; under publish_via_partition_root the root"
+        )

@@ -158,6 +158,7 @@ def test_a_table_that_cannot_have_its_key_is_held_alone(
         **{
             "topics.keys": {"public.t": ["customer"]},
             "topics.partition_by": {"public.nothing": ["a"]},
+            "consumer": {"history": ["public.t", "public.other", "public.nothing"]},
         },
     )
     why = (
@@ -169,6 +170,8 @@ def test_a_table_that_cannot_have_its_key_is_held_alone(
     assert f"table public.t of subscription {s.slot} is held: {why}" in checked.out
     unknown = "[topics.partition_by] has public.nothing, and no such table is published"
     assert checked.out.count(unknown) == ended.err.count(unknown) == 1
+    unknown = "[consumer] history has public.nothing, and no such table is published"
+    assert checked.out.count(unknown) == checked.out.count("[consumer] history has ") == 1
     assert "[topics.keys] has public." not in checked.out + ended.err
     assert why in ended.err
     assert not s.reader.has(s.topic("t"))
