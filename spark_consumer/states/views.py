@@ -1,4 +1,4 @@
-"""Views of all tables of a subscription at one state: a file of SQL for each engine.
+"""Views of all tables and histories of a subscription at one state: a file of SQL for each engine.
 
 ``<warehouse>/<subscription>/views.spark.sql`` and ``views.duckdb.sql`` define a view for each table
 that shows it at the version that the newest manifest names. Tables are committed one after the
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final, get_args
 
 from pyspark.sql import SparkSession
@@ -21,10 +22,10 @@ from pyspark.sql import SparkSession
 from schemas.settings.consumer import ViewEngine
 from spark_consumer.display import logger
 from spark_consumer.errors import ConsumerError
-from spark_consumer.formats.commit_metadata import Version
+from spark_consumer.formats.commit_metadata import NO_VERSION, Version
 from spark_consumer.formats.protocol import TableFormat
 from spark_consumer.formats.view_sql import ViewPlace, check_name, engine_path, identifier
-from spark_consumer.names import lsn_text, part, table_folder
+from spark_consumer.names import history_name, lsn_text, part, table_folder
 from spark_consumer.spark.failures import cause, every_table
 from spark_consumer.spark.files import Folder
 from spark_consumer.states.manifests import Manifest, TableState
@@ -100,6 +101,7 @@ class Views:
         """
         if not self._above or not manifest.store:
             return
+        manifest = replace(manifest, tables=manifest.every_table())
         self._pinned = self._pin(manifest)
         for engine in self._above:
             text = "".join(f"{line}\n" for line in self._lines(manifest, engine))
@@ -151,13 +153,14 @@ class Views:
                 name,
             )
         self._alike = alike
+        held = {history_name(name) for name, one in manifest.histories.items() if one.held}
         pinned = {}
         for name, state in manifest.tables.items():
             known = self._pinned.get(name)
             if name in alike:
                 continue
             # What others have done to a table shows at the job's start, or when it is held.
-            doubtful = known is None or name in manifest.held_by_job
+            doubtful = known is None or name in manifest.held_by_job or name in held
             if doubtful or known is None or known[0] != state.version:
                 known = self._found(name, state, doubtful=doubtful)
             if known is not None:
@@ -201,3 +204,6 @@ def _incomplete(manifest: Manifest) -> Iterator[tuple[str, str]]:
             yield name, "held by the gateway"
         elif manifest.copies.get(name, "ready") != "ready":
             yield name, "being copied"
+    for name, one in sorted(manifest.histories.items()):
+        if one.version != NO_VERSION and one.end_lsn < manifest.since_lsn:
+            yield history_name(name), f"complete until {lsn_text(one.end_lsn)}"
