@@ -8,7 +8,7 @@ change, by position. A part has all records between two such points, truncates t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -61,6 +61,7 @@ class _Part:
         done: Offset after the last record, by partition.
         begun: Offset of the `t` with which a copy begins, by partition; empty if none does.
         kind: Identity and columns of the changes; None if there are none.
+        truncates: Truncates, in order, without the one that begins a copy.
     """
 
     records: FrameRecords
@@ -68,6 +69,7 @@ class _Part:
     done: Mapping[int, int]
     begun: Mapping[int, int]
     kind: tuple[KeyLayout | None, Layout] | None
+    truncates: Sequence[Truncate]
 
 
 class HistoryApplier:
@@ -97,7 +99,8 @@ class HistoryApplier:
         check_names(rows.columns, table.label)
         place = of.position
         values = {
-            "_row": f"concat('{place.topic_id}/{place.marker}/', monotonically_increasing_id())",
+            # Not like the IDs of rows that come later, which are partition and offset: see `apply`.
+            "_row": f"concat('{place.topic_id}/s{place.marker}/', monotonically_increasing_id())",
             "_from_lsn": f"{place.end_lsn}L",
             "_from_seq": "0L",
             "_from_op": "'s'",
@@ -134,8 +137,7 @@ class HistoryApplier:
                 records, ends = records.coalesce(1), ends.coalesce(1)
             kept = FrameRecords(stack.enter_context(cached(records)))
             ends = stack.enter_context(cached(ends))
-            held = checked(share, kept.survey())
-            parts = list(self._parts(share, kept, held))
+            parts = list(self._parts(share, kept, checked(share, kept.survey())))
             position = replace(share.start, topic=share.topic, topic_id=share.position.topic_id)
             done = dict(share.start.done)
             generation = found.commit.position.generation
@@ -156,9 +158,10 @@ class HistoryApplier:
     def _parts(self, share: Share, records: FrameRecords, held: Survey) -> Iterator[_Part]:
         """Divide a share's records that are not applied yet."""
         mine = records.without_tombstones()
+        left: Survey | None = held
         if share.start.done:
             mine = mine.beyond(share.start.done)
-        left = mine.survey()
+            left = mine.survey()
         begun: Mapping[int, tuple[int, int]] = {}
         if left is not None:
             begun = mine.beginnings(left, self._schemas)
@@ -195,15 +198,13 @@ class HistoryApplier:
         kinds = {piece: kind_of(piece, found, self._schemas) for piece in changing}
         ordered = list(dict.fromkeys(kinds.values()))
         if len(ordered) <= 1:
-            kind = ordered[0] if ordered else None
-            yield _Part(records, found, _ends_of(found), begun, kind)
+            yield from _bounded(records, found, begun, ordered[0] if ordered else None)
             return
         numbers = {piece: ordered.index(kinds[piece]) for piece in changing}
         for number, (kind_number, run) in enumerate(records.runs(found, numbers)):
             profile = run.survey()
             assert profile is not None
-            begins = {} if number else begun
-            yield _Part(run, profile, _ends_of(profile), begins, ordered[kind_number])
+            yield from _bounded(run, profile, {} if number else begun, ordered[kind_number])
 
     def _write(
         self, table: Table, found: Found, part: _Part, position: Position, ends: DataFrame
@@ -266,7 +267,7 @@ class HistoryApplier:
 
     def _versions(self, table: Table, part: _Part, columns: Columns, topic_id: str) -> DataFrame:
         """Return the versions that the part's changes begin and end."""
-        truncates = _truncates(part)
+        truncates = part.truncates
         there = table.rows().where(_GOES_ON)
         if part.kind is None:
             key, changed = None, None
@@ -309,23 +310,44 @@ class HistoryApplier:
         return every.where("old IS NULL OR t IS NOT NULL")
 
 
-def _truncates(part: _Part) -> list[Truncate]:
-    """Return the truncates of a part, in order, without the one that begins a copy."""
-    held = part.found.partitions.items()
+def _bounded(
+    records: FrameRecords,
+    found: Survey,
+    begun: Mapping[int, int],
+    kind: tuple[KeyLayout | None, Layout] | None,
+) -> Iterator[_Part]:
+    """Yield records of one kind as parts of a bounded number of truncates."""
+    truncates = _truncates(records, found, begun)
+    while len(truncates) > _MOST_TRUNCATES:
+        last = truncates[_MOST_TRUNCATES - 1]
+        before = f"struct(lsn, seq) <= struct('{last.lsn}', {last.seq}L)"
+        first = FrameRecords(records.frame.where(before))
+        profile = first.survey()
+        assert profile is not None
+        mine = kind if any(piece.changes for piece in profile.pieces) else None
+        yield _Part(first, profile, _ends_of(profile), begun, mine, truncates[:_MOST_TRUNCATES])
+        records = FrameRecords(records.frame.where(f"NOT {before}"))
+        rest = records.survey()
+        assert rest is not None
+        found, begun, truncates = rest, {}, truncates[_MOST_TRUNCATES:]
+    if not any(piece.changes for piece in found.pieces):
+        kind = None
+    yield _Part(records, found, _ends_of(found), begun, kind, truncates)
+
+
+def _truncates(
+    records: FrameRecords, found: Survey, begun: Mapping[int, int]
+) -> Sequence[Truncate]:
+    """Return the truncates among records, in order, without the one that begins a copy."""
     # A copy's part has nothing before the copy.
-    if all(one.truncate in (None, part.begun.get(number)) for number, one in held):
-        return []
-    frame = part.records.frame.where("op = 't'")
-    for number, offset in part.begun.items():
+    held = found.partitions.items()
+    if all(one.truncate in (None, begun.get(number)) for number, one in held):
+        return ()
+    frame = records.frame.where("op = 't'")
+    for number, offset in begun.items():
         frame = frame.where((F.col("partition") != number) | (F.col("offset") > offset))
-    rows = frame.select("lsn", "seq").distinct().orderBy("lsn", "seq").limit(_MOST_TRUNCATES + 1)
-    found = [Truncate(row["lsn"], row["seq"], "t") for row in rows.collect()]
-    if len(found) > _MOST_TRUNCATES:
-        raise ContractError(
-            f"{part.found.place()}: more than {_MOST_TRUNCATES} truncates",
-            hint="let the job apply less at once: consumer.history_interval_s",
-        )
-    return found
+    rows = frame.select("lsn", "seq").distinct().orderBy("lsn", "seq").collect()
+    return [Truncate(row["lsn"], row["seq"], "t") for row in rows]
 
 
 def _beginning(part: _Part) -> Truncate:

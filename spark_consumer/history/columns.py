@@ -186,18 +186,23 @@ def evolved(
         taken.add(f"{name}__{number}")
         move(name, f"{name}__{number}")
 
+    def free(name: str, *, but: str | None = None) -> None:
+        # Engines do not distinguish names by case.
+        for one in [one for one in there if one.casefold() == name.casefold() and one != but]:
+            keep(one)
+
     was = dict(known)
     for old, new in _renames(known, layout):
         was[new] = was.pop(old)
         if old in there:
-            if new in there:
-                keep(new)
+            free(new, but=old)
             move(old, new)
     for column in layout.columns:
         name, kind = column.name, written[column.field].dataType
         if name in there and not (name in was and _goes_on(was[name], column, there[name], kind)):
             keep(name)
         if name not in there:
+            free(name)
             field = StructField(name, kind, True, {"comment": column.pg_type})
             steps.append(Add(field, None if copied else column.missing, exists=False))
             there[name] = kind

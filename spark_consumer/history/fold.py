@@ -57,11 +57,13 @@ def _place(truncate: Truncate) -> str:
 
 def _emptied(truncates: Sequence[Truncate], era: str) -> str:
     """Return the SQL of the change that ends an era; NULL of the last one."""
-    sql = _NO_CHANGE
-    for number, one in enumerate(truncates):
-        made = f"named_struct('lsn', '{one.lsn}', 'seq', {one.seq}L, 'op', '{one.op}')"
-        sql = f"IF({era} = {number}, {made}, {sql})"
-    return sql
+    if not truncates:
+        return _NO_CHANGE
+    every = ", ".join(
+        f"named_struct('lsn', '{one.lsn}', 'seq', {one.seq}L, 'op', '{one.op}')"
+        for one in truncates
+    )
+    return f"get(array({every}), {era})"
 
 
 def fold_keyed_versions(

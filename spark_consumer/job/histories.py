@@ -41,6 +41,9 @@ from spark_consumer.states.manifests import HistoryState, Hold, Manifest
 __all__ = ["Histories"]
 
 _log: Final = logger(__name__)
+_TRIES: Final = 4
+"""Number of attempts at a failure that may pass, before the history is held."""
+_BACK_OFF_S: Final = 1.0
 
 
 class Histories:
@@ -110,6 +113,13 @@ class Histories:
         ends = self._settings.endpos is not None or self._settings.available_now
         return ends or time.monotonic() >= self._next
 
+    def are_lagging(self, manifest: Manifest) -> bool:
+        """Whether a history lacks something that its table has at a state."""
+        return any(
+            self._is_wanted(name) and (state is None or state.end_lsn < manifest.end_lsn)
+            for name, state in ((name, manifest.histories.get(name)) for name in manifest.tables)
+        )
+
     def write(self, manifest: Manifest) -> dict[str, HistoryState]:
         """Bring the histories up to their tables.
 
@@ -126,41 +136,60 @@ class Histories:
         for name, state in manifest.tables.items():
             if not self._is_wanted(name) or name in manifest.held_by_job:
                 continue
-            if self._stopping.is_set():
-                raise StoppedError("stopped between two histories")
             before = states.get(name)
             if before is not None and before.held is not None and self._is_given_up(name):
                 continue
-            try:
-                found = self._written(name, state.topic, manifest, before)
-                states[name] = HistoryState(found.version, manifest.end_lsn)
-                if before is not None and before.held is not None:
-                    _log.info("history released: %s", self._label(name))
-                self._given_up.pop(name, None)
-            except StoppedError:
-                raise
-            except Exception as error:  # whatever it is, it is this history's
-                states[name] = self._held(name, error, before)
+            states[name] = self._brought_up(name, state.topic, manifest, before)
         self._next = time.monotonic() + self._settings.history_interval_s
         return states
 
-    def _held(self, name: str, error: Exception, before: HistoryState | None) -> HistoryState:
+    def _brought_up(
+        self, name: str, topic: str, manifest: Manifest, before: HistoryState | None
+    ) -> HistoryState:
+        """Return the state of a history after its round: written, or held."""
+        is_held = before is not None and before.held is not None
+        tries = 1 if is_held else _TRIES
+        for trial in range(1, tries + 1):
+            if self._stopping.is_set():
+                raise StoppedError("stopped between two histories")
+            try:
+                found = self._written(name, topic, manifest, before)
+            except Exception as error:  # whatever it is, it is this history's
+                failure = self._failure(name, error)
+                if trial == tries or not isinstance(failure, TableTransientError):
+                    return self._held(name, failure, before)
+                wait_s = _BACK_OFF_S * 2 ** (trial - 1)
+                _log.warning("history not written, retrying in %g s: %s", wait_s, failure.message)
+                self._stopping.wait(wait_s)
+                continue
+            if is_held:
+                _log.info("history released: %s", self._label(name))
+            self._given_up.pop(name, None)
+            break
+        return HistoryState(found.version, manifest.end_lsn)
+
+    def _failure(self, name: str, error: Exception) -> ConsumerError:
+        """Return a failure that is a history's own; raise any other, and a stop."""
         if self._stopping.is_set() and not isinstance(error, ConsumerError):
             raise StoppedError("stopped while a history was written") from error
         if (every := every_table(error)) is not None:
             raise every from error
         known = as_error(self._label(name), error)
+        if known is not error:
+            _log.debug("%s", self._label(name), exc_info=error)
+        return known
+
+    def _held(self, name: str, known: ConsumerError, before: HistoryState | None) -> HistoryState:
         if before is None:
             before = HistoryState(NO_VERSION, 0)
-        if isinstance(known, TableTransientError):
-            _log.warning("history not written, tried again: %s", known.message)
-            return before
         hint = known.hint
         if hint is not None:
             table, subscription = as_word(source_name(name)), as_word(self._subscription)
             command = f"{COPY_AGAIN} (pgsluice copy {table} --subscription {subscription})"
             hint = hint.replace(COPY_AGAIN, command)
-        if (table_found := self._tables.found.get(name)) is not None:
+        # What may pass is tried again in each round.
+        table_found = self._tables.found.get(name)
+        if table_found is not None and not isinstance(known, TableTransientError):
             self._given_up[name] = table_found.commit.position.generation
         hold = Hold(known.message, hint, before.end_lsn)
         if before.held != hold:

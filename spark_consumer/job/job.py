@@ -35,7 +35,7 @@ from spark_consumer.job.subscription_query import Subscription
 from spark_consumer.kafka.registry import Registry, Schemas
 from spark_consumer.kafka.topics import Topics
 from spark_consumer.metrics import Pulse, serve
-from spark_consumer.names import lsn_text
+from spark_consumer.names import lsn_text, source_name
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.spark.failures import as_error, cause, every_table
 from spark_consumer.spark.query_listener import listening
@@ -185,6 +185,8 @@ class _Watch:
         self._retry_at: dict[Subscription, float] = {}
         self._stopping = stopping
         self._pulse = pulse
+        self._all = list(subscriptions)
+        self._unchecked = set(settings.history)
 
     def run(self) -> None:
         """Loop until nothing is left to do, or the job is stopped.
@@ -206,9 +208,13 @@ class _Watch:
             if time.monotonic() - reported_at > _REPORT_S:
                 reported_at = time.monotonic()
                 _log_missing(self._settings, [*self._waiting, *self._running])
+                self._warn_of_names()
             self._retry_held()
             self._stopping.wait(_POLL_S)
-        if self._ended and not self._stopping.is_set():
+        if self._stopping.is_set():
+            return
+        self._warn_of_names()
+        if self._ended:
             raise _ended_badly(self._ended)
 
     def stop(self) -> None:
@@ -233,6 +239,25 @@ class _Watch:
             if not self._settings.available_now and self._settings.endpos is None:
                 self._retry_at[subscription] = time.monotonic() + _RETRY_S
             subscription.hold(known)
+
+    def _warn_of_names(self) -> None:
+        """Warn, once, of names in `consumer.history` that are no subscription's tables.
+
+        It waits until all subscriptions have been read, and their states list what they have.
+        """
+        manifests = [one.manifest for one in self._all]
+        if not self._unchecked or self._waiting or any(one.marker < 0 for one in manifests):
+            return
+        if not all(map(_is_idle, self._running.values())):
+            return
+        known = {source_name(name) for one in manifests for name in one.known_tables()}
+        for name in sorted(self._unchecked - known):
+            _log.warning(
+                "consumer.history has %s, and no such table is published: write it as schema.table,"
+                " without quotes inside; under publish_via_partition_root the root",
+                name,
+            )
+        self._unchecked.clear()
 
     def _retry_held(self) -> None:
         for subscription, due in list(self._retry_at.items()):
@@ -267,7 +292,7 @@ class _Watch:
             self._follow_end(subscription, query)
         elif subscription.is_stuck():
             raise _tables_held(subscription)
-        elif subscription.held and query.status["message"].startswith(_IDLE):
+        elif subscription.held and _is_idle(query):
             subscription.release()
 
     def _follow_end(self, subscription: Subscription, query: StreamingQuery) -> None:
@@ -293,6 +318,11 @@ class _Watch:
             raise _tables_held(subscription)
 
 
+def _is_idle(query: StreamingQuery) -> bool:
+    """Whether a query has read everything that there is."""
+    return str(query.status["message"]).startswith(_IDLE)
+
+
 class _TablesHeldError(FatalConsumerError):
     """A subscription has been read completely, and some of its tables are held."""
 
@@ -308,12 +338,13 @@ def _ended_badly(errors: Mapping[Subscription, ConsumerError]) -> ConsumerError:
 def _tables_held(subscription: Subscription) -> _TablesHeldError:
     manifest = subscription.manifest
     by_gateway = manifest.held_by_gateway
+    histories = [one.held for one in manifest.histories.values() if one.held is not None]
     return _TablesHeldError(
         f"everything until {lsn_text(manifest.end_lsn)} has been read,"
         f" but {'; '.join(manifest.missing())}",
         hint="; ".join(
             sorted(
-                {hold.hint or "" for hold in manifest.held_by_job.values()}
+                {hold.hint or "" for hold in (*manifest.held_by_job.values(), *histories)}
                 | {f"remove the cause at the source, or {COPY_AGAIN}" for _ in by_gateway}
             )
         ),

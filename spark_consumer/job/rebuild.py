@@ -136,6 +136,10 @@ class Rebuild:
         self._views.publish(self.manifest)
         self._count(0)
 
+    def lacks_history(self) -> bool:
+        """Whether a history lacks something that its table has."""
+        return self._histories.are_lagging(self.manifest)
+
     def hold(self, unread: Hold | None) -> None:
         """Store in the manifest why the markers cannot be read; None: they can.
 
@@ -367,6 +371,7 @@ class Rebuild:
 
     def _with_histories(self, manifest: Manifest) -> Manifest:
         """Return a state with the histories brought up to its tables, if that is due."""
+        manifest = manifest.without_replaced_histories()
         if not self._histories.is_due():
             return manifest
         with self.figures.phase("history"):

@@ -111,10 +111,12 @@ class Subscription:
             self._loaded = True
 
     def is_complete(self) -> bool:
-        """Whether the tables hold everything until `ConsumerSettings.endpos`."""
+        """Whether tables and histories hold everything until `ConsumerSettings.endpos`."""
         endpos = self._settings.endpos
         complete = self.manifest.complete_lsn
-        return endpos is not None and complete is not None and complete >= endpos
+        if endpos is None or complete is None or complete < endpos:
+            return False
+        return not self.rebuild.lacks_history()
 
     def is_stuck(self) -> bool:
         """Whether everything until `ConsumerSettings.endpos` has been read, and a table is held."""

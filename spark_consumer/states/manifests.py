@@ -156,26 +156,42 @@ class Manifest:
                 states[copy.table] = copy.state
         return replace(self, copies=states, held_by_gateway=by_gateway, held_by_job=by_job)
 
+    def without_replaced_histories(self) -> Manifest:
+        """Return the manifest without former histories whose folders tables have now."""
+        histories = {
+            name: one
+            for name, one in self.histories.items()
+            if one.version == NO_VERSION or history_name(name) not in self.tables
+        }
+        return replace(self, histories=histories)
+
     def every_table(self) -> dict[str, TableState]:
-        """Return tables and histories, the latter by the name of their folder."""
+        """Return tables and histories, the latter by the name of their folder.
+
+        A table that has the folder of a former history is the one that is there.
+        """
         histories = {
             history_name(name): TableState(one.version, "")
             for name, one in self.histories.items()
             if one.version != NO_VERSION
         }
-        return {**self.tables, **histories}
+        return {**histories, **self.tables}
 
     def moved(self, tables: Mapping[str, TableState]) -> Manifest:
         """Return the manifest with other versions of some of `every_table`, with the same rows."""
         histories = {
             name: replace(one, version=tables[history_name(name)].version)
             for name, one in self.histories.items()
-            if history_name(name) in tables
+            if history_name(name) in tables and history_name(name) not in self.tables
         }
         mine = {name: state for name, state in tables.items() if name in self.tables}
         return replace(
             self, tables={**self.tables, **mine}, histories={**self.histories, **histories}
         )
+
+    def known_tables(self) -> set[str]:
+        """Return the tables that the subscription is known to have, written or not."""
+        return {*self.tables, *self.held_by_job, *self.held_by_gateway, *self.copies}
 
     @property
     def complete_lsn(self) -> int | None:

@@ -11,6 +11,7 @@ from spark_consumer.errors import TableError
 from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.formats.iceberg.format import IcebergFormat
 from spark_consumer.formats.protocol import TableFormat
+from spark_consumer.history import applier
 from tests.support.spark.memory_format import MemoryFormat, MemoryTable
 from tests.support.spark.records import Col, StaticSchemas
 from tests.support.spark.versioned import COMMIT, DatedTopic, Versioned, as_of
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.spark
 ID = Col("id", "int", "integer", number=1)
 A = Col("a", "int", "integer", number=2)
 B = Col("b", "string", "text", number=3)
+TRUNCATES = 200
 
 
 def copy(topic: DatedTopic, lsn: int, *rows: dict[str, Any]) -> None:
@@ -40,18 +42,19 @@ def test_columns_that_went_changed_their_type_or_their_name_keep_the_old_values(
     history = Versioned(spark, tmp_path, topic, tables)
     history.begin(len(topic.records))
 
-    # In one cut: a change, b dropped, a renamed to c, another column called a with a default.
+    # In one cut: a change, b dropped, a renamed to c, another column called a with a default, and
+    # one called B, which engines do not distinguish from the b that stays.
     topic.change("u", 200, 1, after={"id": 1, "a": 11, "b": "new"})
     c = Col("c", "int", "integer", number=2)
     again = Col("a", "int", "integer", number=4, missing="7")
-    topic.columns = [ID, c, again]
-    topic.change("u", 300, 1, after={"id": 1, "c": 12, "a": 8})
+    topic.columns = [ID, c, again, Col("B", "int", "integer", number=5)]
+    topic.change("u", 300, 1, after={"id": 1, "c": 12, "a": 8, "B": 5})
     history.follow()
 
     versions = history.versions()
-    assert as_of(versions, 200 + COMMIT, ("id", "c", "b")) == [(1, 11, "new"), (2, 20, "old")]
-    assert as_of(versions, 300 + COMMIT, ("id", "c", "a", "b")) == [
-        (1, 12, 8, None), (2, 20, 7, "old")
+    assert as_of(versions, 200 + COMMIT, ("id", "c", "b__1")) == [(1, 11, "new"), (2, 20, "old")]
+    assert as_of(versions, 300 + COMMIT, ("id", "c", "a", "B", "b__1")) == [
+        (1, 12, 8, 5, None), (2, 20, 7, None, "old")
     ]  # fmt: skip
 
     # Types that nothing converts, twice; a copy brings them, the second one of an empty table.
@@ -70,7 +73,7 @@ def test_columns_that_went_changed_their_type_or_their_name_keep_the_old_values(
     assert as_of(versions, 600 + COMMIT, ("id", "c", "a")) == [(3, True, 9)]
 
     # One of the history's own names is refused, and changes nothing.
-    topic.columns = [ID, Col("c", "string", "text", "_TO_LSN", number=5)]
+    topic.columns = [ID, Col("c", "string", "text", "_TO_LSN", number=6)]
     topic.change("c", 700, 1, after={"id": 4, "c": "x"})
     with pytest.raises(TableError, match=r"a column is called '_TO_LSN', as one of a history's"):
         history.follow()
@@ -128,12 +131,16 @@ def test_a_cut_that_fails_between_two_layouts_loses_no_truncate_and_repeats_none
 
 
 def test_versions_of_one_row_are_linked_through_its_keys(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = DatedTopic(StaticSchemas(), "s.public.t", [ID, B], ["id"], partitions=3)
-    copy(topic, 100, {"id": 1, "b": "large"})
+    topic.change("c", 100, 1, after={"id": 1, "b": "large"})
     history = Versioned(spark, tmp_path, topic, MemoryFormat())
-    history.begin(len(topic.records))
+    history.begin(1)
+    others = range(10, 16)
+    assert {record.partition for record in topic.records} == {2}
+    for key in others:
+        topic.change("c", 150, key, after={"id": key, "b": "other"})
     topic.rekey(200, 1, before={"id": 1}, after={"id": 2, "b": None}, unchanged=["b"])
     topic.change("c", 200, 3, after={"id": 1, "b": "other"})
     topic.rekey(300, 1, before={"id": 2}, after={"id": 3, "b": None}, unchanged=["b"])
@@ -148,10 +155,20 @@ def test_versions_of_one_row_are_linked_through_its_keys(
         )
     assert sorted(by_row.values()) == [
         [(1, "large", "s", "u"), (2, "large", "u", "u"), (3, "large", "u", "d")],
-        [(1, "other", "c", None)],
+        *([(key, "other", "c", None)] for key in (1, *others)),
     ]
 
-    # A cut of nothing but a TRUNCATE.
+    # Cuts of nothing but a TRUNCATE, and of many: those of a table that is filled every minute.
     topic.truncate(600, 1)
     history.follow()
     assert {one["_to_op"] for one in history.versions()} == {"u", "d", "t"}
+    monkeypatch.setattr(applier, "_MOST_TRUNCATES", TRUNCATES // 2 + 1)
+    for lsn in range(700, 700 + 8 * TRUNCATES, 8):
+        topic.change("c", lsn, 1, after={"id": lsn, "b": "new"})
+        topic.truncate(lsn, 2)
+    topic.change("c", lsn, 3, after={"id": 1, "b": "last"})
+    history.follow()
+    new = [one for one in history.versions() if one["b"] == "new"]
+    assert len(new) == TRUNCATES
+    assert all((one["_to_op"], one["_to_lsn"]) == ("t", one["id"] + COMMIT) for one in new)
+    assert [one["id"] for one in history.versions() if one["_to_op"] is None] == [1]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import shutil
 import threading
 import uuid
 from collections.abc import Mapping
@@ -15,15 +17,19 @@ from delta.tables import DeltaTable
 
 from spark_consumer.errors import FatalConsumerError, TransientConsumerError
 from spark_consumer.formats.delta.format import DeltaFormat
+from spark_consumer.history.applier import HistoryApplier
+from spark_consumer.job import histories
 from spark_consumer.job.job import run
 from spark_consumer.job.maintenance import Maintenance
 from spark_consumer.job.subscriber_tables import SubscriberTables
 from spark_consumer.listing import print_tables
 from spark_consumer.reader import as_of, read, state_at
 from spark_consumer.settings import ConsumerSettings
+from spark_consumer.spark.failures import TableTransientError
 from spark_consumer.states.manifests import Manifests
 from tests.support.spark.kafka_topics import RegisteredSchemas, Topics
 from tests.support.spark.records import Col, TableTopic
+from tests.support.spark.view_readers import SparkReader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -100,13 +106,34 @@ def test_a_history_begins_goes_on_is_held_and_is_released_by_a_copy_once(
     registry: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level(logging.INFO, "spark_consumer")
     scene = Scene(kafka, registry, tmp_path)
     scene.copy("t")
     scene.publish()
     scene.run(spark, history=())
     assert "histories" not in scene.manifest()
-    scene.run(spark)
+
+    # What may pass is tried some times, and again by the next round.
+    with monkeypatch.context() as patch:
+        tries = []
+
+        def begin(self: HistoryApplier, *given: Any) -> Any:
+            tries.append(given)
+            raise TableTransientError("the file system was away")
+
+        patch.setattr(histories, "_BACK_OFF_S", 0.0)
+        patch.setattr(HistoryApplier, "begin", begin)
+        held = r"history of table public\.t is held: the file system was away"
+        with pytest.raises(FatalConsumerError, match=held):
+            scene.run(spark)
+        assert len(tries) == 4
+    caplog.clear()
+    scene.run(spark, history=("public.t", "public.nothing"))
+    assert "history released: subscription" in caplog.text
+    unknown = "consumer.history has public.nothing, and no such table is published"
+    assert caplog.text.count(unknown) == caplog.text.count("consumer.history has") == 1
     scene.change(1, "first")
     changed = scene.end_lsn
     scene.publish()
@@ -168,8 +195,13 @@ def test_a_history_that_is_not_written_any_more_is_not_taken_for_a_table(
     scene = Scene(kafka, registry, tmp_path)
     scene.copy("t")
     scene.publish()
-    scene.run(spark)
+    # Views show it beside its table.
+    scene.run(spark, views=("spark",))
     before = scene.read(spark).count()
+    view = f"`{scene.name}.public.{OWN}`"
+    question = f"SELECT count(*), min(_from_op) FROM {view}"
+    _, counted = SparkReader(spark).ask(scene.folder / "views.spark.sql", question)
+    assert counted == [(before, "s")] == [(2, "s")]
 
     scene.copy(OWN)
     scene.publish()
@@ -191,6 +223,14 @@ def test_a_history_that_is_not_written_any_more_is_not_taken_for_a_table(
     Maintenance(settings, session, scene.name, tables).tidy(newest.every_table())
     kept = json.loads((scene.folder / ".pgsluice" / "maintained").read_text())
     assert set(kept) == {"public.t", "public.t__history"}
+
+    # Once that folder is moved away, it is the table's, and nothing takes it for the history.
+    shutil.rmtree(scene.folder / "public" / OWN)
+    scene.copy(OWN)
+    scene.publish()
+    scene.run(spark, history=())
+    assert "histories" not in scene.manifest()
+    assert sorted(map(tuple, scene.read(spark).collect())) == [(1, "copied"), (2, "copied")]
 
     # A table of that name is refused at the start, if it was there first.
     other = replace(scene.settings, warehouse=str(tmp_path / "other"))
