@@ -139,6 +139,8 @@ class DefinitionError(FatalError):
     Attributes:
         text: The statement's source text, or None.
         position: 0-based character offset of the fault in `text`, or None.
+        reason: The message and PostgreSQL's detail in one line, without the quotation of `text`:
+            why a table is held for this error.
     """
 
     def __init__(
@@ -148,6 +150,7 @@ class DefinitionError(FatalError):
         text: str | None = None,
         position: int | None = None,
         hint: str | None = None,
+        detail: str | None = None,
     ) -> None:
         shown = message
         if text is not None and position is not None:
@@ -155,6 +158,9 @@ class DefinitionError(FatalError):
         super().__init__(shown, hint=hint)
         self.text = text
         self.position = position
+        self.reason = message.partition("\n")[0]
+        if detail:
+            self.reason += f": {detail[0].lower()}{detail[1:].rstrip('.')}"
 
 
 class FilterError(DefinitionError):

@@ -125,8 +125,8 @@ def make_plan(
         members, definitions, catalog, missing_identity, masks
     ):
         if holdable(subscription_name, catalog.tables[oid]):
-            reason = error.message.partition("\n")[0]
-            held.setdefault((subscription_name, oid), hold(subscription_name, oid, Fault(reason)))
+            fault = Fault(error.reason)
+            held.setdefault((subscription_name, oid), hold(subscription_name, oid, fault))
     for (subscription_name, oid), fault in faults.items():
         if oid in catalog.tables:
             held.setdefault((subscription_name, oid), hold(subscription_name, oid, fault))

@@ -94,6 +94,7 @@ def find_identity_problems(
                         text=text,
                         position=_position(members, at_fault, table),
                         hint=hint,
+                        detail=detail,
                     ),
                 )
                 break
@@ -111,7 +112,9 @@ def _missing(
     text: str,
 ) -> DefinitionError:
     message = f'cannot {_VERBS[operation]} table "{table.name}"'
+    detail = None
     if gap.endswith("."):
+        detail = gap
         hint = f"{gap} (Table {table}.)"
     else:
         message += f" because {gap} and publishes {operation.value}s"
@@ -124,6 +127,7 @@ def _missing(
         text=text,
         position=_position(members, publication, table),
         hint=f"{hint} {_REMEDY}",
+        detail=detail,
     )
 
 

@@ -140,6 +140,7 @@ class FilterResolver:
             text=self._text,
             position=position,
             hint=detail,
+            detail=detail,
         )
 
     def _keep_types(self, table: Table) -> None:
@@ -232,6 +233,7 @@ class FilterResolver:
                 text=self._text,
                 position=self._position(clause, fault),
                 hint=fault.detail,
+                detail=fault.detail,
             )
         virtual = {column.attnum for column in table.columns if column.generated == "v"}
         if virtual & _columns(qualification):
@@ -268,7 +270,11 @@ class FilterResolver:
             position += min(max(inside, 0), len(clause.where))
         details = [part for part in (diag.message_detail, diag.message_hint) if part]
         return FilterError(
-            message, text=self._text, position=position, hint=" ".join(details) or None
+            message,
+            text=self._text,
+            position=position,
+            hint=" ".join(details) or None,
+            detail=diag.message_detail,
         )
 
 
