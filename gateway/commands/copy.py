@@ -126,7 +126,6 @@ def _table(plan: Plan, known: Watermark, name: str) -> tuple[str, str]:
     return find_table(
         name,
         found | {key_of_copy(plan, copy)[1:] for copy in plan.copies},
-        key="TABLE",
         absent="no subscription copies a table",
         hint="it must be published, and the subscription must not have copy_data = false; "
         "`pgsluice status` lists the tables",
@@ -147,7 +146,7 @@ def _chosen(
     """
     copies = {key_of_copy(plan, one): one for one in concerned(plan, request)}
     if not copies:
-        raise ConfigError(_why_not(plan, request), key="TABLE")
+        raise ConfigError(_why_not(plan, request))
     by_key = {(state.subscription, state.schema, state.table): state for state in states}
     requested: set[tuple[str, str, str]] = set()
     if request.cancel:
@@ -168,7 +167,6 @@ def _chosen(
         for oid, fault in why_unreadable(connection, oids).items():
             raise ConfigError(
                 f"table {plan.tables[oid]} cannot be copied: {fault.reason}",
-                key="TABLE",
                 hint=f"let its owner or a superuser run: {fault.statement}",
             )
     if request.where:
@@ -243,6 +241,5 @@ class _Answer:
             raise ConfigError(
                 f"table {state.schema}.{state.table} of subscription {state.subscription} is "
                 f"{state.state}: {state.reason}",
-                key="TABLE",
             )
         return False

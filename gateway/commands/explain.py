@@ -99,7 +99,6 @@ def _table_named(plan: Plan, name: str) -> Table:
     found = find_table(
         name,
         tables,
-        key="TABLE",
         absent="no subscription publishes a table",
         hint="`pgsluice check` says what the definitions mean",
     )

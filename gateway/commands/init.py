@@ -132,7 +132,9 @@ def init(
         print("the password of the connection string is in none: the first says where it goes")
         print("on a command line every user of this machine can read it: a passfile hides it")
     named = "" if settings == Path("pgsluice.toml") else f" --config {settings}"
-    print(f"next: pgsluice check{named}")
+    print(f"optional: {trigger.name}, by which ALTER PUBLICATION takes effect at its LSN")
+    print(f"optional: {truncates.name}, for subscriptions whose topics have no truncates")
+    print(f"next: set [kafka] and [registry] in {settings}, then: pgsluice check{named}")
     sys.stdout.flush()
     return 0
 

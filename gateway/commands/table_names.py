@@ -61,7 +61,7 @@ def quoted_name(parts: Iterable[str]) -> str:
 
 
 def find_table(
-    text: str, known: Iterable[tuple[str, str]], *, key: str, absent: str, hint: str
+    text: str, known: Iterable[tuple[str, str]], *, key: str | None = None, absent: str, hint: str
 ) -> tuple[str, str]:
     """Return schema and table that `text` stands for, among those that are `known`.
 
@@ -71,7 +71,7 @@ def find_table(
     Args:
         text: Name as the operator gave it.
         known: Schemas and tables.
-        key: Argument or option that has the name, for errors.
+        key: Option that has the name, for errors; None for an argument.
         absent: Error if there is no such table, without the name that follows it.
         hint: Remedy in that case.
 
@@ -91,10 +91,11 @@ def find_table(
 
 
 def _refuse(
-    text: str, tables: Iterable[tuple[str, str]], key: str, absent: str, hint: str
+    text: str, tables: Iterable[tuple[str, str]], key: str | None, absent: str, hint: str
 ) -> NoReturn:
     names = {".".join(each): each for each in tables} | {each[1]: each for each in tables}
     near = difflib.get_close_matches(text, names, 1)
     if near:
         hint = f"did you mean {quoted_name(names[near[0]])}? {hint}"
-    raise ConfigError(f"{absent} {text}", key=key, hint=hint)
+    shown = text if '"' in text else f'"{text}"'
+    raise ConfigError(f"{absent} {shown}", key=key, hint=hint)

@@ -13,7 +13,7 @@ import sys
 from html import escape
 from typing import Final, TextIO
 
-__all__ = ["NOT_IN_A_LINE", "as_html", "lines_shown", "say", "shown"]
+__all__ = ["NOT_IN_A_LINE", "as_html", "counted", "lines_shown", "say", "shown"]
 
 # C0 and C1, DEL; marks, embeddings, overrides and isolates of direction; line and paragraph
 # separators; the byte order mark; halves of surrogate pairs, which no encoding takes.
@@ -35,6 +35,11 @@ def shown(text: object) -> str:
 def lines_shown(text: object) -> str:
     """Return text of several lines likewise; its own line feeds and tabs stay."""
     return _NOT_IN_LINES.sub(_escaped, str(text))
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number and its noun, which takes an `s` in the plural."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def as_html(text: object) -> str:

@@ -23,7 +23,7 @@ from gateway.commands.check.topics import kafka_findings, owner_findings, topic_
 from gateway.commands.check.values import type_findings, unchanged_findings, value_findings
 from gateway.commands.schemas import CollectedSchemas, routes_of
 from gateway.config import Settings
-from gateway.core.display import lines_shown, say
+from gateway.core.display import counted, lines_shown, say
 from gateway.core.errors import FatalError, GatewayError
 from gateway.definitions.model import Definitions
 from gateway.runtime.planning.plan import read_definitions
@@ -73,8 +73,8 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     try:
         definitions = read_definitions(settings)
         yield fine(
-            f"definitions: {len(definitions.publications)} publications, "
-            f"{len(definitions.subscriptions)} subscriptions"
+            f"definitions: {counted(len(definitions.publications), 'publication')}, "
+            f"{counted(len(definitions.subscriptions), 'subscription')}"
         )
     except GatewayError as error:
         yield failed("definitions", error)
@@ -121,7 +121,7 @@ def _source_findings(
             f"{held.reason}",
             "the other tables go on; this one is copied automatically once it can be published",
         )
-    yield fine(f"definitions: {len(plan.copies)} subscriber tables with an initial copy")
+    yield fine(f"definitions: {counted(len(plan.copies), 'subscriber table')} with an initial copy")
     yield from guarded("kafka", lambda: topic_findings(settings, facts, plan, unread))
     # Building the routes compiles every filter and every schema.
     routes = routes_of(connection, plan, facts, settings, CollectedSchemas())

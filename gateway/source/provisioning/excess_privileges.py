@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import psycopg
 
+from gateway.core.display import counted
 from gateway.source.session.connection import classify_server_error
 
 __all__ = ["excess_rights", "planned_code"]
@@ -90,14 +91,14 @@ def excess_rights(connection: psycopg.Connection[Any], published: Collection[int
     for number, text in zip(
         row,
         (
-            "it owns {} tables that are not published",
-            "it may write to {} tables",
-            "it may read {} tables that are not published",
+            "it owns {} not published",
+            "it may write to {}",
+            "it may read {} not published",
         ),
         strict=True,
     ):
         if number:
-            found.append(text.format(number))
+            found.append(text.format(counted(number, "table")))
     return found
 
 

@@ -48,7 +48,10 @@ def test_what_init_writes_is_served_as_it_is(
     checked = cli("check", "--config", str(folder / "pgsluice.toml"))
 
     assert made.code == 0, made.err
-    assert f"next: pgsluice check --config {folder / 'pgsluice.toml'}" in made.out
+    config = folder / "pgsluice.toml"
+    assert made.out.splitlines()[-1] == (
+        f"next: set [kafka] and [registry] in {config}, then: pgsluice check --config {config}"
+    )
     definitions = (folder / "replication.sql").read_text()
     assert '"public"."t",' in definitions
     assert "-- key (a); about 2 rows, " in definitions
@@ -61,7 +64,7 @@ def test_what_init_writes_is_served_as_it_is(
     assert "s3cret" not in settings + definitions + made.out
     assert load_settings(folder / "pgsluice.toml", {}).warnings == ()
     assert checked.code == 0, checked.out
-    assert "definitions: 1 publications, 1 subscriptions" in checked.out
+    assert "definitions: 1 publication, 1 subscription" in checked.out
     assert (again.code, "exists" in again.err) == (1, True)
     trigger = (folder / "event-trigger.sql").read_text()
     assert "CREATE EVENT TRIGGER pgsluice_altered ON ddl_command_end" in trigger
@@ -121,8 +124,8 @@ def test_explain_says_who_takes_a_row_and_why(scene: MakeScene, database: Databa
 @pytest.mark.parametrize(
     ("table", "row", "why", "code"),
     [
-        ("nowhere", "1", "no subscription publishes a table nowhere", 1),
-        ("keyless", "1", "no subscription publishes a table keyless", 1),
+        ("nowhere", "1", 'no subscription publishes a table "nowhere"', 1),
+        ("keyless", "1", 'no subscription publishes a table "keyless"', 1),
         ("t", "77", "has no row with this key now", 1),
         ("t", "b=1", "does not name a column", 2),
         ("t", "(x,,)", "the row does not read", 2),

@@ -59,8 +59,8 @@ def test_what_a_role_does_not_need_and_what_could_run_with_its_rights_is_named(
                 assert excess_rights(role, [t]) == [
                     "it may make databases",
                     "it is a member of pg_read_all_data",
-                    "it may write to 1 tables",
-                    "it may read 1 tables that are not published",
+                    "it may write to 1 table",
+                    "it may read 1 table not published",
                 ]
         finally:
             connection.execute(sql.SQL("DROP OWNED BY {reader}, {owner} CASCADE").format(**roles))

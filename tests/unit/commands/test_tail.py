@@ -151,7 +151,7 @@ def test_another_name_belongs_to_its_subscription() -> None:
     ("what", "why"),
     [
         ("vic", "Kafka has no topic of vic"),
-        ("nsw.x", "Kafka has no topic of table x"),
+        ("nsw.x", 'Kafka has no topic of table "x"'),
         ("nsw.t", "t is ambiguous: public.t, sales.t"),
         ('nsw."Orders"', "Kafka has no topic of table"),
     ],
