@@ -91,6 +91,17 @@ def test_every_runbook_is_a_heading_of_a_document() -> None:
         assert anchor in slugs, (rule["alert"], anchor)
 
 
+def test_the_alerts_that_call_somebody_are_documented_with_their_metric() -> None:
+    text = (ROOT / "docs" / "monitoring.md").read_text().partition("## Dashboard and alerts")[2]
+    table = text.partition("\n## ")[0]
+    documented = dict(re.findall(r"^\| `(Pgsluice\w+)` \| `(\w+)` \|", table, re.MULTILINE))
+    critical = {r["alert"]: r["expr"] for r in rules() if r["labels"]["severity"] == "critical"}
+
+    assert documented.keys() == critical.keys()
+    for alert, metric in documented.items():
+        assert re.search(rf"\b(pgsluice_gateway_)?{metric}\b", critical[alert]), alert
+
+
 def test_alerts_have_a_severity_and_a_summary_and_panels_do_not_overlap() -> None:
     for rule in rules():
         assert rule["labels"]["severity"] in ("warning", "critical")
