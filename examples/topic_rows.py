@@ -1,19 +1,23 @@
 """The rows of one table from its topic, without pgsluice's client: fifteen lines, and their rules.
 
     python examples/topic_rows.py localhost:9092 http://localhost:8081 s1.public.t1
+    python examples/topic_rows.py --config pgsluice.toml s1.public.t1
 
 `pip install 'confluent-kafka[avro,schemaregistry]'` has all that it imports. It reads to the end of
-the topic and prints its rows as JSON. What it leaves to docs/reading.md: topics of several
-partitions, whole transactions over several tables, positions, texts in keys that PostgreSQL regards
-as equal although they differ (1.0 and 1.00 as numeric, blanks in char(n)), and rows from before a
-column was added, renamed or dropped: in a table without a key, later changes do not find them.
+the topic and prints its rows as JSON. `--config` connects as [kafka] and [registry] of a file say,
+with their passwords. What it leaves to docs/reading.md: topics of several partitions, whole
+transactions over several tables, positions, texts in keys that PostgreSQL regards as equal although
+they differ (1.0 and 1.00 as numeric, blanks in char(n)), and rows from before a column was added,
+renamed or dropped: in a table without a key, later changes do not find them.
 """
 
 import argparse
 import json
+import tomllib
+from pathlib import Path
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
@@ -48,21 +52,38 @@ def apply(rows: Rows, key: Any, change: Any, rekey: object, moved: Any, *, keyed
 def main() -> None:
     """Read the topic."""
     parser = argparse.ArgumentParser(description="the rows of a table, from its topic")
-    for name in ("bootstrap", "registry", "topic"):
-        parser.add_argument(name)
+    for name in ("bootstrap", "registry"):
+        parser.add_argument(name, nargs="?")
+    parser.add_argument("topic")
+    parser.add_argument("--config", help="a pgsluice.toml, instead of bootstrap and registry")
     given = parser.parse_args()
+    if given.config:
+        config = tomllib.loads(Path(given.config).read_text())
+    elif given.registry:
+        config = {
+            "kafka": {"bootstrap.servers": given.bootstrap},
+            "registry": {"url": given.registry},
+        }
+    else:
+        parser.error("give bootstrap and registry, or --config")
 
-    registry = SchemaRegistryClient({"url": given.registry})
+    registry = SchemaRegistryClient(config["registry"])
     avro = AvroDeserializer(registry)
     consumer = Consumer(
         {
-            "bootstrap.servers": given.bootstrap,
+            **config["kafka"],
             "group.id": "topic_rows",  # asked for; nothing is stored
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
         }
     )
+    try:
+        consumer.list_topics(given.topic, timeout=30)  # without an answer, poll would wait for ever
+    except KafkaException as failure:
+        raise SystemExit(
+            f"no broker answers; passwords need --config: {failure.args[0].str()}"
+        ) from None
     consumer.assign([TopicPartition(given.topic, 0, OFFSET_BEGINNING)])
     rows: Rows = {}
     moved = None

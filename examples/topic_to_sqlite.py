@@ -1,8 +1,10 @@
 """Keep a table of a SQLite file equal to a topic: a consumer that may be killed at any time.
 
     python examples/topic_to_sqlite.py localhost:9092 http://localhost:8081 s1.public.t1 copy.db
+    python examples/topic_to_sqlite.py --config pgsluice.toml s1.public.t1 copy.db
 
-`pip install 'confluent-kafka[avro,schemaregistry]'` has all that it imports.
+`pip install 'confluent-kafka[avro,schemaregistry]'` has all that it imports. `--config` connects
+as [kafka] and [registry] of a file say, with their passwords.
 
 Rows and the offset behind them are in one SQLite transaction, so nothing is lost or done twice. The
 table `row` has the key and the row as JSON. What each record means is in docs/envelope.md. This one
@@ -13,9 +15,11 @@ import argparse
 import functools
 import json
 import sqlite3
+import tomllib
+from pathlib import Path
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
@@ -59,17 +63,29 @@ def apply(db: sqlite3.Connection, key: Any, change: Any, rekey: object, moved: A
 def main() -> None:
     """Follow the topic."""
     parser = argparse.ArgumentParser(description="a topic into a SQLite file")
-    for name in ("bootstrap", "registry", "topic", "file"):
+    for name in ("bootstrap", "registry"):
+        parser.add_argument(name, nargs="?")
+    for name in ("topic", "file"):
         parser.add_argument(name)
+    parser.add_argument("--config", help="a pgsluice.toml, instead of bootstrap and registry")
     parser.add_argument("--to-end", action="store_true", help="stop at what is there now")
     given = parser.parse_args()
+    if given.config:
+        config = tomllib.loads(Path(given.config).read_text())
+    elif given.registry:
+        config = {
+            "kafka": {"bootstrap.servers": given.bootstrap},
+            "registry": {"url": given.registry},
+        }
+    else:
+        parser.error("give bootstrap and registry, or --config")
 
     db = sqlite3.connect(given.file)
     db.execute("CREATE TABLE IF NOT EXISTS row (key TEXT PRIMARY KEY, row TEXT)")
     db.execute("CREATE TABLE IF NOT EXISTS position (next_offset INTEGER)")
     stored = db.execute("SELECT next_offset FROM position").fetchone()
 
-    registry = SchemaRegistryClient({"url": given.registry})
+    registry = SchemaRegistryClient(config["registry"])
     avro = AvroDeserializer(registry)
 
     @functools.cache
@@ -79,13 +95,19 @@ def main() -> None:
 
     consumer = Consumer(
         {
-            "bootstrap.servers": given.bootstrap,
+            **config["kafka"],
             "group.id": "topic_to_sqlite",  # asked for; offsets are kept in the file
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
         }
     )
+    try:
+        consumer.list_topics(given.topic, timeout=30)  # without an answer, poll would wait for ever
+    except KafkaException as failure:
+        raise SystemExit(
+            f"no broker answers; passwords need --config: {failure.args[0].str()}"
+        ) from None
     consumer.assign([TopicPartition(given.topic, 0, stored[0] if stored else OFFSET_BEGINNING)])
     moved = None
     while True:

@@ -146,7 +146,7 @@ def test_rows_are_a_native_subscription_s_through_restarts_and_copies(
     }
     if partitions == 1:
         for table in NAMES:
-            assert rows_of_example(kafka, registry, s.topic(table)) == native.rows(table), table
+            assert rows_of_example(s, s.topic(table)) == native.rows(table), table
 
 
 async def rows_with_asyncio(
@@ -172,8 +172,9 @@ async def rows_with_asyncio(
     return {table: in_order(rows) for table, rows in tables.items()}
 
 
-def rows_of_example(kafka: str, registry: str, topic: str) -> list[tuple[Any, ...]]:
-    lines = printed([sys.executable, EXAMPLES / "topic_rows.py", kafka, registry, topic])
+def rows_of_example(s: Scene, topic: str) -> list[tuple[Any, ...]]:
+    program = EXAMPLES / "topic_rows.py"
+    lines = printed([sys.executable, program, "--config", s.project.write(), topic])
     rows = [json.loads(line) for line in lines]
     columns = ("a", "b", "c")
     return sorted((tuple(row[name] for name in columns) for row in rows), key=repr)

@@ -59,6 +59,7 @@ def test_the_programs_of_the_page_print_and_keep_the_rows_of_the_source(
             with closing(sqlite3.connect(tmp_path / "rows.db")) as db:
                 for name, key, value in db.execute("SELECT name, key, rows FROM store"):
                     if key:
+                        assert key.startswith(("key ", "row "))
                         schema, table = name.split(".")
                         held += [f"{schema} {table} {row}" for row in pickle.loads(value)]
             expected = [

@@ -32,7 +32,7 @@ def test_topic_to_sqlite_keeps_a_table_equal(
 
     def follow(s: Scene) -> list[tuple[Any, ...]]:
         """Run it to the end of the topic; the rows that it has then."""
-        arguments = [kafka, registry, s.topic("t"), str(file), "--to-end"]
+        arguments = ["--config", str(s.project.write()), s.topic("t"), str(file), "--to-end"]
         subprocess.run(
             [sys.executable, str(EXAMPLES / "topic_to_sqlite.py"), *arguments],
             check=True,
