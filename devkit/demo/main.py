@@ -14,6 +14,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Final
 
@@ -30,6 +31,7 @@ from gateway.core.errors import GatewayError
 __all__ = ["demo"]
 
 _START_S: Final = 60.0
+_EXAMPLES: Final = Path(__file__).resolve().parents[2] / "examples"
 
 
 def demo(*, keep: bool, postgres_major: int) -> int:
@@ -106,7 +108,8 @@ def _how_to_connect(parts: Parts) -> list[str]:
     """Lines with an address, and a command to try, for each part."""
     postgres, folder = parts.postgres, parts.folder
     psql = postgres.bin / "psql"
-    topic, pgsluice = "s1.t1", f"{sys.executable} -m gateway"
+    topic, pgsluice = "s1.t1", Path(sys.executable).with_name("pgsluice")
+    rows = f"{sys.executable} {_EXAMPLES / 'topic_rows.py'}"
     lines = [
         "",
         "=== Everything is running. To look at it:",
@@ -116,6 +119,7 @@ def _how_to_connect(parts: Parts) -> list[str]:
         f"  schema registry   {parts.registry.url}, likewise",
         f"  the gateway       {parts.pages(GATEWAY)[-1]}",
         f"  a topic           {pgsluice} tail --config {parts.config} {topic} --from-beginning",
+        f"  its rows          {rows} --config {parts.config} s1.public.t1",
         f"  a row             {pgsluice} explain --config {parts.config} t1 '(6,1,NSW)'",
         f"  Delta tables      {parts.warehouse}/<subscription>/<schema>/<table>",
         f"  configuration     {parts.config}",

@@ -161,6 +161,7 @@ class Play:
         if code != 0:
             raise DemoError(f"the gateway ended with code {code} on SIGTERM")
         console.timed("gateway stopped on SIGTERM, exit code 0")
+        console.timed("Spark job is applying it (about a minute)")
         self._wait_until(
             lambda: parts.ended(SPARK_JOB),
             f"pgsluice consume --endpos {format_lsn(lsn)}",
