@@ -93,6 +93,7 @@ def _build(module: Path, sources: Path) -> str | None:
             *(f'-DINTERFACE="{interface}"', f"-I{include}", f"-I{folder}"),
         ]
         files = [str(path) for path in sorted(sources.glob("*.c"))]
+        print(f"setup: compiling {module.name}", flush=True)
         done = subprocess.run(
             [*compiler, *flags, *files, "-o", str(made)],
             check=False,
