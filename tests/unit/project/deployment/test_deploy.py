@@ -14,7 +14,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from gateway.config import load_settings
+from gateway.commands.init import _settings as written_by_init
+from gateway.config import Settings, load_settings
 from gateway.definitions.sql.parser import parse_definitions
 from spark_consumer.settings_file import load_settings as load_consumer_settings
 from spark_consumer.spark.session import AVRO_LIMITS
@@ -32,6 +33,14 @@ def manifests() -> Iterator[dict[str, Any]]:
 
 def stateful_set() -> dict[str, Any]:
     return next(manifest for manifest in manifests() if manifest["kind"] == "StatefulSet")
+
+
+def environment(secret: Path) -> dict[str, str]:
+    """Variables of the gateway, with `secret` in the place of the mounted Secret."""
+    secret.write_text("postgresql://u@h/d")
+    (container,) = stateful_set()["spec"]["template"]["spec"]["containers"]
+    found = {variable["name"]: variable["value"] for variable in container["env"]}
+    return found | {"PGSLUICE_SOURCE__DSN_FILE": str(secret)}
 
 
 @pytest.mark.parametrize("version", KUBERNETES)
@@ -59,43 +68,46 @@ def test_kubectl_renders_the_base() -> None:
     assert volume["configMap"]["name"] == rendered["ConfigMap"]["metadata"]["name"]
 
 
-def test_selectors_and_probes_find_the_gateway() -> None:
+@pytest.fixture(params=["of the base", "as init writes them"])
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
+    path = BASE / "pgsluice.toml"
+    if request.param == "as init writes them":
+        path = tmp_path / "pgsluice.toml"
+        path.write_text(written_by_init("host=h", "shop", "kafka:9092", "http://registry:8081"))
+    return load_settings(path, environment(tmp_path / "dsn"))
+
+
+def test_selectors_and_probes_find_the_gateway(settings: Settings) -> None:
     spec = stateful_set()["spec"]
     (container,) = spec["template"]["spec"]["containers"]
     labels = spec["template"]["metadata"]["labels"]
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    settings = tomllib.loads((BASE / "pgsluice.toml").read_text())
+    host, _, port = str(settings.http.listen).rpartition(":")
 
     assert spec["selector"]["matchLabels"] == labels
     for manifest in manifests():
         selector = manifest["spec"]["selector"]
         assert selector.get("matchLabels", selector) == labels
-    assert ports == {"http": int(settings["http"]["listen"].rpartition(":")[2])}
+    assert (host, ports) == ("0.0.0.0", {"http": int(port)})
     assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
 
 
-def test_pods_run_without_root_and_write_only_where_they_may() -> None:
+def test_pods_run_without_root_and_write_only_where_they_may(settings: Settings) -> None:
     spec = stateful_set()["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     mounts = {m["mountPath"] for m in container["volumeMounts"] if not m.get("readOnly")}
-    settings = tomllib.loads((BASE / "pgsluice.toml").read_text())
 
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
-    assert settings["gateway"]["spool_directory"] in mounts
+    assert str(settings.gateway.spool_directory) in mounts
     # The user that the image has.
     owner = f"{spec['securityContext']['runAsUser']}:{spec['securityContext']['runAsGroup']}"
     assert f"\nUSER {owner}\n" in (ROOT / "Dockerfile").read_text()
 
 
 def test_the_configuration_of_the_base_is_one_that_the_gateway_reads(tmp_path: Path) -> None:
-    (container,) = stateful_set()["spec"]["template"]["spec"]["containers"]
-    secret = tmp_path / "dsn"
-    secret.write_text("postgresql://u@h/d")
-    environment = {variable["name"]: str(secret) for variable in container["env"]}
-
-    settings = load_settings(BASE / "pgsluice.toml", environment)
+    settings = load_settings(BASE / "pgsluice.toml", environment(tmp_path / "dsn"))
     definitions = parse_definitions(settings.definitions.file.read_text())
 
     assert conninfo_host(settings.source.dsn) == "h"

@@ -115,7 +115,7 @@ def test_values_reach_what_they_are_for(tmp_path: Path) -> None:
         "replication.sql": values["definitions"],
     }
     assert (container["image"], container["imagePullPolicy"]) == ("r.example/g:v9", "Always")
-    assert container["env"][0]["value"].endswith("/url") and container["env"][1]["value"] == "b"
+    assert container["env"][0]["value"].endswith("/url") and container["env"][-1]["value"] == "b"
     assert container["volumeMounts"][-1] == values["extraVolumeMounts"][0]
     assert pod["volumes"][-1] == values["extraVolumes"][0]
     assert pod["volumes"][1]["secret"]["secretName"] == "other"
