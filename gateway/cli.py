@@ -254,7 +254,10 @@ def command_line() -> argparse.ArgumentParser:
     _add_endpos(run, "publish every transaction that ends at or before LSN, then stop")
 
     consume = _configured(
-        commands, "consume", _consume, "run the Spark job, which rebuilds the tables in Delta Lake"
+        commands,
+        "consume",
+        _consume,
+        "run the Spark job, which rebuilds the tables in Delta Lake or Iceberg",
     )
     tables = _configured(
         commands,

@@ -57,7 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="pgsluice-consume", description="Rebuild subscriber tables from Kafka in Delta Lake."
+        prog="pgsluice-consume",
+        description="Rebuild subscriber tables from Kafka in Delta Lake or Iceberg.",
     )
     parser.add_argument(
         "--config",

@@ -39,6 +39,11 @@ _SPARK: Final = "4.1"
 _KAFKA_SOURCE: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _AVRO: Final = "org.apache.spark.sql.avro.AvroFileFormat"
 _OWN: Final = ("pgsluice.small.SmallTable", "pgsluice.markers.Markers")
+_JARS_HINT: Final = (
+    "start the job by spark-submit --jars ... dist/consume.py, with all jars of dist/jars, or name"
+    ' them in [consumer] spark = { "spark.jars" = "..." }: see docs/spark.md, Deploy'
+)
+"""Hint of errors about classes that Spark does not have."""
 _AVRO_LIMITS: Final = {
     "org.apache.avro.limits.bytes.maxLength": 128 * 1024 * 1024,
     "org.apache.avro.limits.string.maxLength": 128 * 1024 * 1024,
@@ -137,16 +142,18 @@ def check_session(spark: SparkSession) -> None:
     Raises:
         SettingsError: Spark has another version, or a jar is missing; the message names it.
     """
-    hint = f"the job needs Spark {_SPARK}: see docs/spark.md, Deploy"
     if not _is(spark.version, _SPARK):
-        raise SettingsError(f"this is Spark {spark.version}, not {_SPARK}", hint=hint)
+        raise SettingsError(
+            f"this is Spark {spark.version}, not {_SPARK}",
+            hint=f"the job needs Spark {_SPARK}: see docs/spark.md, Deploy",
+        )
     jvm: Any = spark._jvm
     for name in (_KAFKA_SOURCE, _AVRO, *_OWN):
         try:
             jvm.org.apache.spark.util.Utils.classForName(name, False, False)
         except Py4JError:
             raise SettingsError(
-                f"Spark has no class {name}: one of the jars is missing", hint=hint
+                f"Spark has no class {name}: one of the jars is missing", hint=_JARS_HINT
             ) from None
     _bound_avro(jvm)
     executors = spark.conf.get("spark.executor.extraJavaOptions", "") or ""

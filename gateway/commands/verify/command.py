@@ -65,8 +65,7 @@ def verify(
     wanted = consumer_settings(settings, names, None)
     chosen = _chosen(settings, names, tables, native)
     for one in chosen:
-        for table in one.excluded:
-            say(f"{one.subscription}: {table.name}: not compared: {table.reason}")
+        _say_excluded(one)
     if not any(one.comparable for one in chosen):
         raise ConfigError(
             "none of these tables can be compared with the source",
@@ -140,6 +139,11 @@ def _named(
     return [by_name[each] for each in dict.fromkeys(wanted)]
 
 
+def _say_excluded(chosen: _Chosen) -> None:
+    for table in chosen.excluded:
+        say(f"{chosen.subscription}: {table.name}: not compared: {table.reason}")
+
+
 def _compare(
     settings: Settings,
     wanted: ConsumerSettings,
@@ -167,6 +171,7 @@ def _compare(
         say(f"{subscription}: {verdict.name}: {verdict.lines[0]}")
         for line in verdict.lines[1:]:
             say(f"    {line}")
+    _say_excluded(chosen)
     equal = sum(verdict.equal for verdict in verdicts)
     other = "the source" if native is None else "the native subscriber"
     rest = f"; {len(chosen.excluded)} cannot be compared" if chosen.excluded else ""
