@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NoReturn, TypeAlias
 
 from pyspark.sql.types import (
     DataType,
@@ -37,6 +37,8 @@ __all__ = [
     "known_after",
     "matched",
     "planned",
+    "refuse_doubt",
+    "rename_chains",
     "widens",
 ]
 
@@ -118,7 +120,9 @@ def follow(
     there = {field.name: field for field in fields}
     wanted = {column.name: column for column in layout.columns}
     renamed = _renames(known, layout)
-    steps = [step for chain in _chains(renamed, label) for step in _rename(chain, there)]
+    chains = rename_chains(known, layout)
+    _refuse_exchanges(renamed, chains, label)
+    steps = [step for chain in chains for step in _rename(chain, there, known, wanted, label)]
     was = {**known, **{new: known[old] for old, new in renamed.items()}}
     again = {
         name
@@ -170,12 +174,35 @@ def _renames(known: Mapping[str, Known], layout: Layout) -> dict[str, str]:
     }
 
 
-def _chains(renamed: Mapping[str, str], label: str) -> list[list[str]]:
-    """Return runs of names in which each column is renamed to the next one's name."""
+def rename_chains(known: Mapping[str, Known], layout: Layout) -> list[list[str]]:
+    """Return runs of names in which each column is renamed to the next one's name.
+
+    Columns that have exchanged their names are in none.
+    """
+    renamed = _renames(known, layout)
     chains = [[name] for name in renamed if name not in renamed.values()]
     for chain in chains:
         while chain[-1] in renamed:
             chain.append(renamed[chain[-1]])
+    return chains
+
+
+def refuse_doubt(chain: Sequence[str], label: str) -> NoReturn:
+    """Refuse a table that has all names of a chain, whose first one is another column's again.
+
+    Raises:
+        TableError: always.
+    """
+    raise TableError(
+        f"{label}: column {chain[0]!r} was renamed to {chain[-1]!r}, and both names are those of"
+        " columns before and after that: whether it is done does not show",
+        hint=_COPY_AGAIN,
+    )
+
+
+def _refuse_exchanges(
+    renamed: Mapping[str, str], chains: Sequence[Sequence[str]], label: str
+) -> None:
     if sum(map(len, chains)) != len(renamed) + len(chains):
         cycle = next(n for n in renamed if not any(n in chain for chain in chains))
         raise TableError(
@@ -183,18 +210,28 @@ def _chains(renamed: Mapping[str, str], label: str) -> list[list[str]]:
             " that is done looks as it did before",
             hint=_COPY_AGAIN,
         )
-    return chains
 
 
-def _rename(chain: Sequence[str], there: dict[str, StructField]) -> list[Step]:
+def _rename(
+    chain: Sequence[str],
+    there: dict[str, StructField],
+    known: Mapping[str, Known],
+    wanted: Mapping[str, Column],
+    label: str,
+) -> list[Step]:
     """Return the remaining steps of a chain; the last column first, which frees its name.
 
     At most one name of the chain is missing, wherever the job was killed. If none is, the first
-    step is to drop the column that has the last name. At the end the first name is missing.
+    step is to drop the column that has the last name. At the end the first name is missing, unless
+    a new column has it.
     """
     steps: list[Step] = []
     missing = next((at for at, name in enumerate(chain) if name not in there), None)
     if missing is None:
+        if chain[0] in wanted:
+            if chain[-1] in known:
+                refuse_doubt(chain, label)
+            return []
         missing = len(chain) - 1
         steps.append(Drop(chain[missing]))
     for at in range(missing, 0, -1):

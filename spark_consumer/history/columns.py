@@ -24,7 +24,17 @@ from pyspark.sql.types import (
 )
 
 from spark_consumer.errors import TableError
-from spark_consumer.formats.schema_evolution import Add, Known, Rename, Step, Widen, follow, widens
+from spark_consumer.formats.schema_evolution import (
+    Add,
+    Known,
+    Rename,
+    Step,
+    Widen,
+    follow,
+    refuse_doubt,
+    rename_chains,
+    widens,
+)
 from spark_consumer.kafka.layout import Column, ColumnPlan, Layout
 from spark_consumer.names import free_name
 
@@ -192,11 +202,21 @@ def evolved(
             keep(one)
 
     was = dict(known)
-    for old, new in _renames(known, layout):
-        was[new] = was.pop(old)
-        if old in there:
-            free(new, but=old)
-            move(old, new)
+    wanted = {column.name for column in layout.columns}
+    # Those that have exchanged their names are other columns, of which only a copy tells.
+    for chain in rename_chains(known, layout):
+        # At most one name is missing, wherever an earlier attempt ended.
+        missing = next((at for at, name in enumerate(chain) if name not in there), None)
+        if missing is None:
+            if chain[0] in wanted and not copied:
+                refuse_doubt(chain, label)
+            missing = len(chain) - 1
+        for at in range(len(chain) - 1, 0, -1):
+            old, new = chain[at - 1], chain[at]
+            was[new] = was.pop(old)
+            if at <= missing:
+                free(new, but=old)
+                move(old, new)
     for column in layout.columns:
         name, kind = column.name, written[column.field].dataType
         if name in there and not (name in was and _goes_on(was[name], column, there[name], kind)):
@@ -209,21 +229,6 @@ def evolved(
         elif widens(there[name], kind):
             steps.append(Widen(name, kind))
     return steps
-
-
-def _renames(known: Mapping[str, Known], layout: Layout) -> list[tuple[str, str]]:
-    """Return old and new names, each after the one that frees its new name."""
-    numbers = {was.number: name for name, was in known.items() if was.number is not None}
-    left = {
-        numbers[column.number]: column.name
-        for column in layout.columns
-        if column.number in numbers and numbers[column.number] != column.name
-    }
-    ordered = []
-    while free := [old for old, new in left.items() if new not in left]:
-        ordered += [(old, left.pop(old)) for old in free]
-    # Those that have exchanged their names are other columns, of which only a copy tells.
-    return ordered
 
 
 def _goes_on(was: Known, column: Column, there: DataType, kind: DataType) -> bool:

@@ -231,3 +231,17 @@ def test_a_step_that_was_done_before_the_job_was_killed_is_not_done_again() -> N
 
     comment = {"comment": "integer"}
     assert found == [Add(StructField("b", INT, True, comment), "5", exists=True)]
+
+
+def test_a_name_that_a_new_column_has_again_is_not_taken_away_twice() -> None:
+    """Column a became c, and another a came; then the job was killed before its commit."""
+    layout = Layout((column("c", number=1), column("a", number=4)))
+    written = StructType([StructField("c", INT), StructField("a", INT)])
+    known = {"a": Known("integer", 1)}
+
+    again = [Drop("a"), added("a", INT, "integer")]
+    assert follow(list(written), known, layout, written, "table t") == again
+    # If there was a c before, the table is as it would be without the renaming.
+    known["c"] = Known("integer", 2)
+    with pytest.raises(TableError, match=r"'a' was renamed to 'c', .* does not show"):
+        follow(list(written), known, layout, written, "table t")
