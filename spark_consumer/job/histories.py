@@ -25,7 +25,7 @@ from spark_consumer.job.planner import Planner, read_shares
 from spark_consumer.job.subscriber_tables import SubscriberTables
 from spark_consumer.kafka.decode import read_offsets, wire
 from spark_consumer.kafka.markers import Marker, Owner
-from spark_consumer.kafka.position import Gap, share
+from spark_consumer.kafka.position import Gap, Share, share
 from spark_consumer.kafka.registry import Schemas
 from spark_consumer.kafka.topics import TopicStates
 from spark_consumer.names import history_name, source_name, transaction_topic
@@ -208,13 +208,12 @@ class Histories:
         target = self._tables.find(name)
         if target is None:
             raise TableError(f"{self._label(name)}: its table is gone", hint=COPY_AGAIN)
-        failure: TableError | None = None
+        failure: ConsumerError | None = None
         try:
             found = table.find(NO_VERSION if before is None else before.version)
         except TableError as error:
             failure = error
-            # Its own last commit: of what others have written a copy makes an end.
-            found = table.find(table.version())
+            found = self._newest(table)
         if found is not None and not found.commit.history:
             raise TableError(
                 f"{self._label(name)}: its folder {table.path} has a table that is no history",
@@ -240,20 +239,46 @@ class Histories:
             if self._stopping.is_set():
                 raise StoppedError("stopped between two commits of a history")
             mine, end = batch.markers, batch.markers[-1].offset + 1
-            wanted = share(topic, until.marker_topic_id, state, mine, found.commit.position)
-            if failure is None and isinstance(wanted, Gap):
+            wanted: Share | Gap | None = None
+            if failure is None:
+                wanted = share(topic, until.marker_topic_id, state, mine, found.commit.position)
+            if isinstance(wanted, Gap):
                 failure = TableError(f"{self._label(name)}: {wanted.reason}", hint=COPY_AGAIN)
-            if failure is not None or isinstance(wanted, Gap):
-                wanted = self._planner.copy(topic, until.marker_topic_id, state, mine)
-            if wanted is not None:
-                records = wire(read_shares(self._spark, self._settings, [wanted]))
-                ends = self._transactions(begin, end, manifest.owner)
-                found = self._applier.apply(table, found, wanted, records, ends)
-                failure = None
+            elif wanted is not None:
+                try:
+                    found = self._applied(table, found, wanted, begin, end, manifest.owner)
+                except Exception as error:  # as in `_brought_up`; a copy may come after it
+                    failure = self._failure(name, error)
+                    if isinstance(failure, TableTransientError):
+                        raise failure from error
+                    found = self._newest(table) or found
+            if failure is not None:
+                copy = self._planner.copy(topic, until.marker_topic_id, state, mine)
+                if copy is not None:
+                    found = self._applied(table, found, copy, begin, end, manifest.owner)
+                    failure = None
             begin = end
         if failure is not None:
             raise failure
         return found
+
+    def _newest(self, table: Table) -> Found | None:
+        """Return a history's own last commit: of what others have written a copy makes an end."""
+        return table.find(table.version())
+
+    def _applied(
+        self,
+        table: Table,
+        found: Found,
+        wanted: Share,
+        begin: int,
+        end: int,
+        owner: Owner | None,
+    ) -> Found:
+        """Return a history after a share, whose markers are between two offsets."""
+        records = wire(read_shares(self._spark, self._settings, [wanted]))
+        ends = self._transactions(begin, end, owner)
+        return self._applier.apply(table, found, wanted, records, ends)
 
     def _transactions(self, begin: int, end: int, owner: Owner | None) -> DataFrame:
         """Return the transactions that the marker topic names between two offsets."""
