@@ -66,12 +66,12 @@ def traces_sent(of: Resource, log: Log) -> Iterator[Tracer | None]:
     if not _wants("TRACES", log):
         yield None
         return
+    _quiet()
     session = _Session()
     exporter = OTLPSpanExporter(session=session)
     watched = _WatchedExporter(exporter, session, Outage(log, "traces", _HINT))
     provider = TracerProvider(resource=of, shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(watched))
-    _quiet()
     try:
         yield provider.get_tracer(_SCOPE, str(of.attributes["service.version"]))
     finally:
@@ -90,8 +90,8 @@ def metrics_sent(of: Resource, log: Log, collect: Callable[[], Iterable[Family]]
     if not _wants("METRICS", log):
         yield
         return
-    sender = _MetricSender(of, log, collect)
     _quiet()
+    sender = _MetricSender(of, log, collect)
     sender.start()
     try:
         yield
@@ -233,10 +233,12 @@ def _interval_ms() -> float:
 def _quiet() -> None:
     """Keep the clients' own lines away: one for each attempt, with the text of a response.
 
-    For good, since a thread that was left alone at the end may still have something to say.
+    One for headers that are not as the variable has them, too, with the headers. For good, since a
+    thread that was left alone at the end may still have something to say.
     """
-    for name in ("opentelemetry.exporter", "opentelemetry.sdk._shared_internal", "urllib3"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    for name in ("exporter", "sdk._shared_internal", "util.re"):
+        logging.getLogger(f"opentelemetry.{name}").setLevel(logging.CRITICAL)
+    logging.getLogger("urllib3").setLevel(logging.CRITICAL)
 
 
 def _close(end: Callable[[], None], abandon: Callable[[], None]) -> None:

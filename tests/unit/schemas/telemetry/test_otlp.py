@@ -94,8 +94,10 @@ def test_metrics_arrive_with_names_units_help_and_labels(
 
 
 def test_an_outage_is_one_line_until_it_ends(
-    environment: Collector, caplog: pytest.LogCaptureFixture
+    environment: Collector, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    # As in HTTP, and not as in the variable: nothing may quote it.
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", f"Authorization: Bearer {SECRET}")
     environment.answer = 401
     log = Lines()
 
