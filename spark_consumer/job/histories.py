@@ -187,7 +187,7 @@ class Histories:
             table, subscription = as_word(source_name(name)), as_word(self._subscription)
             command = f"{COPY_AGAIN} (pgsluice copy {table} --subscription {subscription})"
             hint = hint.replace(COPY_AGAIN, command)
-        # What may pass is tried again in each round.
+        # A failure that may pass is tried again in each round.
         table_found = self._tables.found.get(name)
         if table_found is not None and not isinstance(known, TableTransientError):
             self._given_up[name] = table_found.commit.position.generation

@@ -135,7 +135,7 @@ class SmallWriter:
             raise NotSmallError
         tail, base = ([], []) if empty else _divided(files, has_key=epoch.key is not None)
         name = f"part-00000-{uuid.uuid4()}-c000.{self._codec}.parquet"
-        # Where all rows go, files say so.
+        # If all rows go, files say so.
         feed = f"{_FEED}/{name.replace('part', 'cdc', 1)}" if files.has_feed and not empty else None
         stored = {
             "table": table.path,

@@ -114,7 +114,7 @@ def test_two_gateways_under_a_supervisor_never_duel(server: Database, s: Scene) 
     """`PGSLUICE_DUEL_S` says for how long; producer epochs count the takeovers.
 
     A first start counts twice: the claim of the slot is committed before there is a slot to hold,
-    and who has it then begins again. So they are counted from when the leader streams.
+    and who has it then begins again: they are counted from when the leader streams.
     """
     load = Load(server)
     starts = 0

@@ -1,4 +1,4 @@
-"""What a gateway sends to collectors, decoded by a collector."""
+"""Traces, metrics and lineage of a gateway, decoded by a collector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Histories in the job: they begin, go on, are held, released by a copy, and told from tables."""
+"""Histories in the job: they begin, go on, are held, released by a copy, and are no tables."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_history_begins_goes_on_is_held_and_is_released_by_a_copy_once(
     scene.run(spark, history=())
     assert "histories" not in scene.manifest()
 
-    # What may pass is tried some times, and again by the next round.
+    # A failure that may pass is tried some times, and again by the next round.
     with monkeypatch.context() as patch:
         tries = []
 

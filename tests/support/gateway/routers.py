@@ -1,4 +1,4 @@
-"""What routers of tests share: they count nothing, lose nothing and pass over nothing."""
+"""Base of the routers of tests: they count nothing, lose nothing and pass over nothing."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class DatedTopic(TableTopic):
     def change(self, op: str, commit_lsn: int, seq: int, **given: Any) -> None:
         if not hasattr(self, "ends"):
             self.states, self.ends = {}, {}
-        # What a copy reads was there at its LSN.
+        # The rows that a copy reads were there at its LSN.
         self.now = commit_lsn + (0 if given.get("snapshot", "false") != "false" else COMMIT)
         if self.now != commit_lsn:
             self.ends[commit_lsn] = self.now

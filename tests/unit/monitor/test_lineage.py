@@ -1,4 +1,4 @@
-"""What the gateway reports as its flows."""
+"""Flows that the gateway reports."""
 
 from __future__ import annotations
 

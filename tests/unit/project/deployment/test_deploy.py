@@ -131,7 +131,7 @@ def test_the_spark_application_starts_what_its_image_has(tmp_path: Path) -> None
     )
 
     assert f"pyspark=={spec['sparkVersion']}" == pyspark
-    # Spark does not expand a wildcard behind local://: the connectors are among its own jars.
+    # Spark does not expand a wildcard after local://: the connectors are among its own jars.
     assert "deps" not in spec
     program = spec["mainApplicationFile"].removeprefix("local://")
     assert f'cp "$packages/spark_consumer/__main__.py" {program}' in stage

@@ -67,7 +67,7 @@ def test_short_transactions_are_routed_together_again_behind_the_last_alteration
     ]
 
     assert [s.value["after"]["a"] for s in data(seen) if s.value] == [4, 8, 4, 4]
-    # Each first one behind a change of definitions is routed alone, which makes its route again.
+    # Each first one after a change of definitions is routed alone, which makes its route again.
     assert gateway.in_series - before == (1 if row_path == "compiled" else 0)
 
 

@@ -1,4 +1,4 @@
-"""What a collector receives: metrics as Prometheus would, spans, and nothing that delays an end."""
+"""Metrics as Prometheus would get them, and spans, at a collector; none of them delays an end."""
 
 from __future__ import annotations
 
