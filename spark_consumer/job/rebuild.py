@@ -208,8 +208,7 @@ class Rebuild:
     def _try(self, batch: MarkerBatch, *, last: bool) -> None:
         begun = time.monotonic()
         tables, holds = self._apply(batch.markers, batch.topics(), last=last)
-        with self.figures.phase("manifest"):
-            self._advance(batch, tables, holds)
+        self._advance(batch, tables, holds)
         self._count(batch.records())
         self.figures.cuts += 1
         if self.figures.cuts % _PRUNE_CUTS == 1:
@@ -351,22 +350,22 @@ class Rebuild:
         back = {*tables, *(state.topic for state in tables.values())}
         kept = {name: why for name, why in before.held_by_job.items() if name not in back}
         after = replace(before, held_by_job={**kept, **holds}).after(batch.copies)
-        self._store(
-            self._with_histories(
-                replace(
-                    after,
-                    marker=batch.cut.offset,
-                    since_lsn=begin.end_lsn,
-                    since_time=begin.commit_time or before.since_time,
-                    since_marker=begin.offset,
-                    end_lsn=batch.cut.end_lsn,
-                    commit_time=batch.cut.commit_time or before.commit_time,
-                    tables={**before.tables, **tables},
-                    fenced=self._fenced_after(tables),
-                    owner=batch.cut.writer or before.owner,
-                )
+        after = self._with_histories(
+            replace(
+                after,
+                marker=batch.cut.offset,
+                since_lsn=begin.end_lsn,
+                since_time=begin.commit_time or before.since_time,
+                since_marker=begin.offset,
+                end_lsn=batch.cut.end_lsn,
+                commit_time=batch.cut.commit_time or before.commit_time,
+                tables={**before.tables, **tables},
+                fenced=self._fenced_after(tables),
+                owner=batch.cut.writer or before.owner,
             )
         )
+        with self.figures.phase("manifest"):
+            self._store(after)
         self._report(before, tables, holds)
 
     def _with_histories(self, manifest: Manifest) -> Manifest:
