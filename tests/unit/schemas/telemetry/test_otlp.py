@@ -67,6 +67,8 @@ def test_metrics_arrive_with_names_units_help_and_labels(
     log, begun = Lines(), time.time_ns()
     with metrics_sent(resource("theirs", "1.2"), log, families):
         wait_until(environment.metrics, 60, "the metrics")
+        # On a busy machine the end may come too late for the last ones.
+        assert log == []
 
     found = environment.metrics()
     assert {name: (one.description, one.unit) for name, one in found.items()} == {
@@ -90,7 +92,6 @@ def test_metrics_arrive_with_names_units_help_and_labels(
     assert described["service.version"] == "1.2"
     assert described["deployment.environment.name"] == "test"
     assert environment.headers["api-key"] == "abc"
-    assert log == []
 
 
 def test_an_outage_is_one_line_until_it_ends(
@@ -108,8 +109,8 @@ def test_an_outage_is_one_line_until_it_ends(
         wait_until(lambda: asked(3), 60, "several failures")
         environment.answer = 200
         wait_until(lambda: len(log) == 2, 60, "the end of the outage to be logged")
+        (level, message, fields), (_, again, _) = log
 
-    (level, message, fields), (_, again, _) = log
     assert (level, fields["what"], fields["error"]) == (logging.WARNING, "metrics", "HTTP 401")
     assert "a collector does not accept telemetry" in message
     assert "OTEL_EXPORTER_OTLP_HEADERS" in str(fields["hint"])
@@ -165,7 +166,7 @@ def test_another_protocol_than_there_is_is_mentioned(
     log = Lines()
     with metrics_sent(resource("s", "1"), log, families):
         wait_until(environment.metrics, 60, "the metrics")
+        ((level, _, fields),) = log
 
-    ((level, _, fields),) = log
     assert (level, fields["variable"]) == (logging.WARNING, "OTEL_EXPORTER_OTLP_PROTOCOL")
     assert environment.metrics()
