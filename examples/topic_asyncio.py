@@ -27,7 +27,7 @@ OPTIONS = {
     "sasl.username": "sasl_plain_username",
     "sasl.password": "sasl_plain_password",
 }
-"""What aiokafka calls librdkafka's properties; for TLS it takes an `ssl_context` instead."""
+"""Names of librdkafka's properties in aiokafka, which takes an `ssl_context` for TLS instead."""
 
 
 async def follow(config: dict[str, Any], topic: str, *, to_end: bool) -> None:

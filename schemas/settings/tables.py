@@ -246,7 +246,7 @@ class HttpTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitorTable:
-    """``[monitor]``: when a gateway is not doing its work, and who is told what it does."""
+    """``[monitor]``: when a gateway is not doing its work, and where it reports what it does."""
 
     max_lag_s: Annotated[float, Rule(least=0)] = 300.0
     """`/readyz` and the page say so when the oldest change waits for longer than this, in seconds;

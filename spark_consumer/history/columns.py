@@ -203,7 +203,7 @@ def evolved(
 
     was = dict(known)
     wanted = {column.name for column in layout.columns}
-    # Those that have exchanged their names are other columns, of which only a copy tells.
+    # Those that have exchanged their names are other columns: only a copy can follow that.
     for chain in rename_chains(known, layout):
         # At most one name is missing, wherever an earlier attempt ended.
         missing = next((at for at, name in enumerate(chain) if name not in there), None)

@@ -15,7 +15,7 @@ def running_tasks(spark: SparkSession) -> str:
     The stages are those of the application, which may be of other subscriptions, too.
     """
     done = number = 0
-    # Whatever it is: what is told of a subscription must not hold it.
+    # Whatever it is: a report about a subscription must not hold it.
     with suppress(Exception):
         tracker = spark.sparkContext.statusTracker()
         for stage in tracker.getActiveStageIds():

@@ -82,7 +82,7 @@ def test_a_sequence_of_faults_leaves_no_trace(
 
 
 def least(usages: Sequence[Usage]) -> Usage:
-    """What is held for good."""
+    """Return the least of each figure: the part that is held for good."""
     return Usage(min(u.rss_kb for u in usages), min(u.descriptors for u in usages))
 
 

@@ -90,8 +90,8 @@ def test_a_run_is_traced_measured_and_described_and_an_outage_of_the_collector_c
     assert target["outputFacets"]["outputStatistics"]["rowCount"] == 1
 
     assert alone.code == 0, alone.err
-    told = [alone.err.count(f"what={what}") for what in ("metrics", "traces")]
-    assert max(told) == 1, alone.err
+    reported = [alone.err.count(f"what={what}") for what in ("metrics", "traces")]
+    assert max(reported) == 1, alone.err
     assert [row[0] for row in s.rebuilt("t")] == [20, 21, 6, 7, 8, 9]
     sent = b"".join(collector.received)
     assert s.slot.encode() in sent

@@ -109,7 +109,7 @@ class Collector:
         return {metric.name: metric for metric in scope.metrics}
 
     def resource(self) -> dict[str, Any]:
-        """What the last metrics say of their sender."""
+        """Return the resource attributes of the last metrics."""
         (resource,) = ExportMetricsServiceRequest.FromString(
             self.bodies["/v1/metrics"][-1]
         ).resource_metrics

@@ -40,7 +40,7 @@ _LEFT_OUT: Final = ("doc", "locale", "man")
 
 
 def published() -> Mapping[str, str]:
-    """By name of a stand-in, the published image that docker-compose.yml and Dockerfile name."""
+    """Published images of docker-compose.yml and Dockerfile, by the name of their stand-in."""
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
     lines = (ROOT / "Dockerfile").read_text().splitlines()
     return {
@@ -79,7 +79,7 @@ def _mark(*parts: str) -> str:
 
 
 def _label(engine: Engine, image: str) -> str | None:
-    """What an image was made of, as `_build` has labelled it; None: there is no such image."""
+    """Return the label that `_build` has set on an image; None if there is no such image."""
     done = subprocess.run(
         ["docker", "image", "inspect", f'--format={{{{index .Config.Labels "{_LABEL}"}}}}', image],
         env=engine.environment,

@@ -112,13 +112,13 @@ class System:
         return f"{_PROJECT}-{target}"
 
     def inspect(self, name: str) -> dict[str, Any]:
-        """What the engine knows of a container or an image."""
+        """Return the engine's description of a container or an image."""
         (found,) = json.loads(self.engine.docker("inspect", name))
         assert isinstance(found, dict)
         return found
 
     def container(self, service: str) -> dict[str, Any]:
-        """What the engine knows of a service's container, also when that has ended."""
+        """Return the engine's description of a service's container, also of an ended one."""
         return self.inspect(self.compose("ps", "--all", "--quiet", service).strip())
 
     def exec(self, service: str, *command: str) -> str:

@@ -28,7 +28,7 @@ Sending = Callable[..., AbstractContextManager[None]]
 
 
 class Scene:
-    """What is looked at, and what is logged."""
+    """Receivers of telemetry, and the lines that are logged."""
 
     def __init__(self) -> None:
         self.log = Lines()

@@ -19,12 +19,12 @@ RECORD: Record = ("t", 0, None, b"", [])
 
 
 class Scene:
-    """A clock that stands at `now`, and the times it has told."""
+    """A clock that stands at `now`, and the times that it has reported."""
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.told: list[BatchTimes] = []
-        self.batches = BatchClock(self.told.append, lambda: self.now)
+        self.reported: list[BatchTimes] = []
+        self.batches = BatchClock(self.reported.append, lambda: self.now)
 
     def receive(self, at: float, lsn: int) -> None:
         """A message that is one byte long."""
@@ -57,7 +57,7 @@ def test_a_batch_begins_with_the_first_of_its_transactions(scene: Scene) -> None
     scene.hand_over(7, routed_at=6.5, until=31)
     scene.end(8)
 
-    assert scene.told == [
+    assert scene.reported == [
         BatchTimes(1, 4, 5, 5, 6, records=2, pieces=1, end_lsn=21),
         BatchTimes(3, 6.5, 7, 7, 8, records=1, pieces=1, end_lsn=31),
     ]
@@ -69,7 +69,7 @@ def test_a_batch_in_pieces_is_one(scene: Scene) -> None:
     scene.hand_over(5, routed_at=4, until=11)
     scene.end(6)
 
-    assert scene.told == [BatchTimes(1, 2, 3, 5, 6, records=5, pieces=2, end_lsn=11)]
+    assert scene.reported == [BatchTimes(1, 2, 3, 5, 6, records=5, pieces=2, end_lsn=11)]
 
 
 def test_a_batch_of_copied_rows_begins_with_its_first_record(scene: Scene) -> None:
@@ -77,7 +77,7 @@ def test_a_batch_of_copied_rows_begins_with_its_first_record(scene: Scene) -> No
     scene.hand_over(3, routed_at=2, until=10)
     scene.end(4)
 
-    assert scene.told == [BatchTimes(2, 2, 3, 3, 4, records=1, pieces=1, end_lsn=10)]
+    assert scene.reported == [BatchTimes(2, 2, 3, 3, 4, records=1, pieces=1, end_lsn=10)]
 
 
 def test_transactions_without_records_are_forgotten_and_make_no_trace(scene: Scene) -> None:
@@ -87,15 +87,15 @@ def test_transactions_without_records_are_forgotten_and_make_no_trace(scene: Sce
     scene.hand_over(5, routed_at=4, until=20)
     scene.end(6)
 
-    assert scene.told == [BatchTimes(4, 4, 5, 5, 6, records=1, pieces=1, end_lsn=20)]
+    assert scene.reported == [BatchTimes(4, 4, 5, 5, 6, records=1, pieces=1, end_lsn=20)]
 
 
 def test_a_failure_says_which_error_it_was(scene: Scene) -> None:
     scene.hand_over(3, routed_at=2, until=None)
     scene.end(4, TransientError("the broker is gone"))
 
-    (told,) = scene.told
-    assert (told.error, told.end_lsn, told.ended_at) == ("TransientError", 0, 4)
+    (reported,) = scene.reported
+    assert (reported.error, reported.end_lsn, reported.ended_at) == ("TransientError", 0, 4)
 
 
 def test_a_series_that_is_divided_among_batches_was_received_once(scene: Scene) -> None:
@@ -109,24 +109,24 @@ def test_a_series_that_is_divided_among_batches_was_received_once(scene: Scene) 
         scene.hand_over(at, routed_at=at, until=until)
         scene.end(at + 1)
 
-    assert [told.received_at for told in scene.told] == [1, 1]
+    assert [reported.received_at for reported in scene.reported] == [1, 1]
 
 
 @pytest.mark.parametrize("fail", [None, 0], ids=["committed", "failed"])
 def test_the_loop_tells_of_every_batch(bench: BenchFactory, fail: int | None) -> None:
-    told: list[BatchTimes] = []
+    reported: list[BatchTimes] = []
     sink = FakeSink(delay=3, fail_at_commit=fail)
     turns = [transaction(7, 2000, rows=2), transaction(8, 3000)]
-    b = bench(turns, sink=sink, on_batch=told.append)
+    b = bench(turns, sink=sink, on_batch=reported.append)
 
     if fail is None:
         b.pipeline.run()
-        assert [(one.records, one.error) for one in told] == [(3, ""), (2, "")]
-        assert [one.end_lsn for one in told] == [2010, 3010]
+        assert [(one.records, one.error) for one in reported] == [(3, ""), (2, "")]
+        assert [one.end_lsn for one in reported] == [2010, 3010]
     else:
         with pytest.raises(TransientError):
             b.pipeline.run()
-        assert [(one.records, one.error) for one in told] == [(3, "TransientError")]
-    for one in told:
+        assert [(one.records, one.error) for one in reported] == [(3, "TransientError")]
+    for one in reported:
         times = (one.received_at, one.routed_at, one.handed_over_at, one.ended_at)
         assert list(times) == sorted(times) and len(set(times)) == 4
