@@ -132,6 +132,8 @@ class RegisteredSchemas:
         try:
             schema = fastavro.parse_schema(_shown(json.loads(text)))
             return _Known(schema, DatumBounds(schema))
+        except ProtocolError as error:
+            return _Refused(f"schema {number} does not parse: {error.reason}")
         except Exception as error:  # as above
             return _Refused(f"schema {number} does not parse: {type(error).__name__}")
 

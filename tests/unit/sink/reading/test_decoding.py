@@ -25,6 +25,19 @@ def test_schema_that_does_not_match_is_not_quoted_whole() -> None:
     assert len(raised.value.reason) < 1000
 
 
+def test_schema_that_is_nested_too_deeply_is_refused_with_that_reason() -> None:
+    nested: object = "int"
+    for _ in range(200):
+        nested = {"type": "array", "items": nested}
+    schema = {"type": "record", "name": "R", "fields": [{"name": "n", "type": nested}]}
+    with (
+        answering_registry(None, {7: schema_answer(schema)}) as server,
+        closing(Registry({"url": server.url})) as registry,
+        pytest.raises(ProtocolError, match="schema 7 does not parse: .*nested too deeply"),
+    ):
+        RegisteredSchemas(registry).decode(b"\0\0\0\0\7\0")
+
+
 @pytest.mark.parametrize(
     "answer",
     [
