@@ -23,7 +23,7 @@ import pytest
 from gateway.jars import ivy as jars
 from gateway.jars.java import java_home
 from tests.support.backends.servers import (
-    BRIEF_JAVA,
+    LONG_JAVA,
     Database,
     DatabaseFactory,
     PostgresServer,
@@ -288,8 +288,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "3g",
         "spark.driver.extraJavaOptions": (
-            f"-Duser.timezone=UTC -Dderby.system.home={folder} {BRIEF_JAVA}"
+            f"-Duser.timezone=UTC -Dderby.system.home={folder} {LONG_JAVA}"
         ),
         "spark.local.dir": str(folder / "local"),
     }
