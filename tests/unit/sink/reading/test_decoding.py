@@ -33,7 +33,7 @@ def test_schema_that_is_nested_too_deeply_is_refused_with_that_reason() -> None:
     with (
         answering_registry(None, {7: schema_answer(schema)}) as server,
         closing(Registry({"url": server.url})) as registry,
-        pytest.raises(ProtocolError, match="schema 7 does not parse: .*nested too deeply"),
+        pytest.raises(ProtocolError, match=r"schema 7 does not parse: .*nested too deeply"),
     ):
         RegisteredSchemas(registry).decode(b"\0\0\0\0\7\0")
 
