@@ -1,14 +1,16 @@
-"""Preflight of all parts, one after the other, and statements for the owner of the tables."""
+"""Preflight of all parts, and statements for the owner of the tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import psycopg
 
 from gateway.commands.check.findings import Finding, Severity, failed, fine, guarded
 from gateway.commands.check.server import event_trigger_findings, server_findings, slot_findings
+from gateway.commands.check.services import Services
 from gateway.commands.check.tables import (
     filter_findings,
     history_findings,
@@ -19,17 +21,16 @@ from gateway.commands.check.tables import (
     rights_findings,
     table_findings,
 )
-from gateway.commands.check.topics import kafka_findings, owner_findings, topic_findings
+from gateway.commands.check.topics import owner_findings, topic_findings
 from gateway.commands.check.values import type_findings, unchanged_findings, value_findings
 from gateway.commands.schemas import CollectedSchemas, routes_of
 from gateway.config import Settings
 from gateway.core.display import counted, lines_shown, say
 from gateway.core.errors import FatalError, GatewayError
 from gateway.definitions.model import Definitions
-from gateway.runtime.planning.plan import read_definitions
+from gateway.runtime.planning.plan import read_definitions, read_plan
 from gateway.runtime.planning.preflight import local_refusals, server_refusals
 from gateway.runtime.planning.setup import known_plan, make_evaluator
-from gateway.sink.registry.registry import Registry
 from gateway.source.provisioning.detachable_partitions import missing_partitions
 from gateway.source.provisioning.own_publications import missing_rights
 from gateway.source.session.connection import connect, server_facts
@@ -60,13 +61,14 @@ def print_statements(settings: Settings) -> int:
 def check(settings: Settings) -> int:
     """Print the findings; return 1 when one of them is an error, else 0."""
     worst = 0
-    for finding in _findings(settings):
-        print(lines_shown(finding), flush=True)
-        worst |= finding.severity is Severity.ERROR
+    with ThreadPoolExecutor() as threads:
+        for finding in _findings(settings, Services(settings, threads)):
+            print(lines_shown(finding), flush=True)
+            worst |= finding.severity is Severity.ERROR
     return worst
 
 
-def _findings(settings: Settings) -> Iterator[Finding]:
+def _findings(settings: Settings, services: Services) -> Iterator[Finding]:
     for warning in settings.warnings:
         yield Finding(Severity.WARNING, warning)
     definitions: Definitions | None = None
@@ -83,7 +85,7 @@ def _findings(settings: Settings) -> Iterator[Finding]:
         with connect(settings.source.dsn) as connection:
             status = slot_status(connection, settings.source.slot)
             runs = status is not None and status.active
-            yield from _source_findings(connection, settings, definitions)
+            yield from _source_findings(connection, settings, definitions, services)
     except GatewayError as error:
         yield failed("source", error)
     for part, refusal in local_refusals(settings):
@@ -91,12 +93,14 @@ def _findings(settings: Settings) -> Iterator[Finding]:
             yield fine(f"http: {settings.http.listen} is in use; a gateway runs")
         else:
             yield failed(part, refusal)
-    yield from guarded("kafka", lambda: kafka_findings(settings))
-    yield from guarded("registry", lambda: _registry_findings(settings))
+    yield from services.findings()
 
 
 def _source_findings(
-    connection: psycopg.Connection, settings: Settings, definitions: Definitions | None
+    connection: psycopg.Connection,
+    settings: Settings,
+    definitions: Definitions | None,
+    services: Services,
 ) -> Iterator[Finding]:
     facts = server_facts(connection)
     major = facts.version_num // 10000
@@ -107,11 +111,16 @@ def _source_findings(
     yield from guarded("slot", lambda: slot_findings(connection, settings, facts))
     if definitions is None:
         return
+    yield from services.findings()
     unread: dict[str, FatalError] = {}
-    yield from guarded(
-        "topics", lambda: owner_findings(connection, settings, facts, definitions, unread)
-    )
-    plan = known_plan(settings, connection, definitions, facts)
+    if services.all_answer():
+        yield from guarded(
+            "topics", lambda: owner_findings(connection, settings, facts, definitions, unread)
+        )
+    if services.kafka_answers():
+        plan = known_plan(settings, connection, definitions, facts)
+    else:
+        plan = read_plan(settings, connection, definitions)
     for warning in plan.warnings:
         yield Finding(Severity.WARNING, warning)
     for held in plan.held:
@@ -122,7 +131,8 @@ def _source_findings(
             "the other tables go on; this one is copied automatically once it can be published",
         )
     yield fine(f"definitions: {counted(len(plan.copies), 'subscriber table')} with an initial copy")
-    yield from guarded("kafka", lambda: topic_findings(settings, facts, plan, unread))
+    if services.kafka_answers():
+        yield from guarded("kafka", lambda: topic_findings(settings, facts, plan, unread))
     # Building the routes compiles every filter and every schema.
     routes = routes_of(connection, plan, facts, settings, CollectedSchemas())
     for row_filter, who in routes.filters.evaluations():
@@ -144,9 +154,3 @@ def _source_findings(
     if settings.filters.pushdown:
         yield from push_down_findings(plan, definitions, facts)
     yield from publication_findings(connection, settings, plan)
-
-
-def _registry_findings(settings: Settings) -> Iterator[Finding]:
-    with Registry(settings.registry) as registry:
-        registry.check()
-    yield fine("registry: reached")

@@ -20,18 +20,10 @@ from gateway.sink.registry.registry import Registry
 from gateway.sink.topics.durability import risks
 from gateway.sink.topics.log_bounds import read_log_bounds
 from gateway.sink.topics.topic_ids import ids_of, other_topics
-from gateway.sink.topics.topics import describe_topics
 from gateway.sink.topics.usability import examine_topics
 from gateway.source.session.connection import ServerFacts
 
-__all__ = ["kafka_findings", "owner_findings", "topic_findings"]
-
-
-def kafka_findings(settings: Settings) -> Iterator[Finding]:
-    """Yield that Kafka answers, and whether there is a progress topic."""
-    found = describe_topics(settings.kafka, [settings.topics.progress])
-    made = "exists" if found else "does not exist yet"
-    yield fine(f"kafka: reached; topic {settings.topics.progress} {made}")
+__all__ = ["owner_findings", "topic_findings"]
 
 
 def owner_findings(

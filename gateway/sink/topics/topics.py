@@ -183,6 +183,7 @@ def describe_topics(
     *,
     timeout_s: float = 10.0,
     refused: dict[str, FatalError] | None = None,
+    await_restart: bool = True,
 ) -> dict[str, TopicDescription]:
     """Return existing topics that have leaders, by name.
 
@@ -192,6 +193,7 @@ def describe_topics(
         timeout_s: Timeout of each of the (at most three) requests, in seconds.
         refused: Receives the errors of topics that may not be described, or whose settings may not
             be read, instead of raising them.
+        await_restart: Whether brokers that cannot be reached are tried until `timeout_s`.
 
     Raises:
         TransientError: Kafka does not answer in time.
@@ -201,7 +203,7 @@ def describe_topics(
         return {}
     connection_errors = ErrorCallback()
     admin = make_client(AdminClient, admin_properties(kafka), connection_errors)
-    metadata = _list_topics(admin, connection_errors, timeout_s)
+    metadata = _list_topics(admin, connection_errors, timeout_s, await_restart)
     # One that may not be described is not listed, as if it did not exist: it is asked for by name.
     unlisted = [name for name in names if name not in metadata.topics]
     read_topics(kafka, unlisted, timeout_s=timeout_s, refused=refused)
@@ -232,7 +234,7 @@ def describe_topics(
 
 
 def _list_topics(
-    admin: AdminClient, connection_errors: ErrorCallback, timeout_s: float
+    admin: AdminClient, connection_errors: ErrorCallback, timeout_s: float, await_restart: bool
 ) -> ClusterMetadata:
     """List the topics on first contact with a cluster; refused access is reported at once."""
     deadline = time.monotonic() + timeout_s
@@ -243,7 +245,7 @@ def _list_topics(
         except KafkaException as raised:
             admin.poll(0)  # calls back with errors
             error, reported = raised.args[0], connection_errors.last
-            refused = reported is not None and is_refusal(reported)
+            refused = reported is not None and (not await_restart or is_refusal(reported))
             if refused or time.monotonic() >= deadline:
                 raise classify_kafka_error(
                     error, doing="listing topics", reported=reported

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from devkit.embedded.processes import free_port
 from gateway.commands.check import values
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import Scene
@@ -237,3 +238,37 @@ def test_a_progress_topic_of_several_partitions(
 
         assert ended.code == 1, ended.out + ended.err
         assert f"topic {progress} has 2 partitions, 1 expected" in ended.out + ended.err
+
+
+def test_services_that_are_away_are_one_finding_each(
+    scene: Callable[..., Scene], database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE wide (a int PRIMARY KEY, b bytea)")
+    nowhere = f"127.0.0.1:{free_port()}"
+    away = {
+        "kafka": {"bootstrap.servers": nowhere},
+        "registry": {"url": f"http://{nowhere}"},
+    }
+    s = scene(PLAIN, **away)
+    both = s.cli("check")
+    s.project.extra = {**away, "source": {"dsn": f"postgresql://postgres@{nowhere}/x"}}
+    all_three = s.cli("check")
+
+    for ended, sources in ((both, 0), (all_three, 1)):
+        errors = [line for line in ended.out.splitlines() if line.startswith("ERROR")]
+        parts = sorted(line.split()[1] for line in errors)
+        assert parts == ["kafka:", "registry:", *["source:"] * sources], ended.out
+        assert ended.code == 1
+        assert ended.out.count("[kafka]") == 1
+        assert "the topics have not been checked" in ended.out
+    assert "large values of b" in both.out  # whatever needs the source alone goes on
+
+
+def test_a_missing_table_is_named_while_kafka_is_away(scene: Callable[..., Scene]) -> None:
+    s = scene(PLAIN, kafka={"bootstrap.servers": f"127.0.0.1:{free_port()}"})
+
+    said = s.cli("check").out
+
+    assert 'relation "wide" does not exist' in said
+    assert said.count("[kafka]") == 1
