@@ -204,13 +204,14 @@ class TableCopier:
         else:
             fail_point("copy.between_chunks")
             self._set_progress(job)
-        self._report_progress(job)
+            self._report_progress(job)
         self._workers.placed(job, whole=whole)
         self._workers.forget(chunk.snapshot)
 
     def _finish(self, job: CopyJob, lsn: Lsn) -> list[Record]:
         fail_point("copy.before_ready")
         self._end(job)
+        self._report_progress(job)
         records: list[Record] = []
         for copy in job.copies:
             if job.part:  # it was ready all the time

@@ -6,6 +6,7 @@ begin again from what the sink has. What comes out is folded as docs/envelope.md
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
@@ -41,7 +42,7 @@ from gateway.pgoutput.messages import (
 from gateway.routing import Router, RoutingSettings
 from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.runtime.copy.coordinator import TableCopier
-from gateway.runtime.copy.jobs import CopyStanding
+from gateway.runtime.copy.jobs import CopyReport, CopyStanding
 from gateway.runtime.loop.pipeline import Outcome, Pipeline
 from gateway.runtime.loop.receiver import Receiver
 from gateway.source.copy.chunk_reader import ChunkReader, ChunkSource, ConditionError, TableChanged
@@ -251,6 +252,7 @@ class Attempt:
         self.watermark = Watermark(Lsn(1), 1, "f", copy_states(self.plan, (), reconcile=True))
         self.records: list[Record] = []
         self.reports: list[CopyStanding] = []
+        self.report: CopyReport = self.reports.append
 
     def run(
         self, cut_at: int | None, *, reader: type[Reader] = Reader, quiet: bool = False
@@ -277,7 +279,7 @@ class Attempt:
                     ChunkReader, reader(self.server, self.random, self.lock)
                 ),
                 evaluator=None,
-                report=self.reports.append,
+                report=self.report,
                 retry_s=0.01,
             )
 
@@ -417,3 +419,15 @@ def test_a_copy_goes_on_behind_the_key_that_was_committed_last() -> None:
     rows = [row[0] for row in attempt.rebuilt("all")]
     assert set(rows) == {0, *(key for key in server.rows if key > 2)}
     assert {state.state for state in attempt.watermark.copies} == {"ready"}
+
+
+def test_the_log_of_a_copy_is_in_the_order_of_its_events(caplog: pytest.LogCaptureFixture) -> None:
+    attempt = Attempt(Server(Random(2), full=False), Random(2))
+    log = logging.getLogger("gateway.runtime.copy.coordinator")
+    attempt.report = lambda standing: log.info("done" if standing.done else "copying")
+    with caplog.at_level(logging.INFO, log.name):
+        while attempt.run(None, quiet=True) is None:
+            pass
+
+    events = [record.getMessage().partition(" subscription=")[0] for record in caplog.records]
+    assert events[-4:] == ["done", "table copied", "table copied", "all tables are copied"]
