@@ -18,7 +18,8 @@ from spark_consumer.formats.commit_metadata import NO_VERSION
 from spark_consumer.names import history_name, lsn_text, table_folder
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.spark.local_folder import LocalFolder, ReadableFolder, local_path
-from spark_consumer.states.manifests import Manifest, ManifestReader, find_state
+from spark_consumer.states.manifests import Manifest, ManifestReader
+from spark_consumer.states.points import find_state
 
 __all__ = ["is_local", "print_tables"]
 

@@ -11,7 +11,8 @@ from spark_consumer.errors import SettingsError, TableError
 from spark_consumer.formats.choice import format_at
 from spark_consumer.history.columns import OWN
 from spark_consumer.names import lsn_number, table_folder
-from spark_consumer.states.manifests import Manifest, Manifests, find_state
+from spark_consumer.states.manifests import Manifest, Manifests
+from spark_consumer.states.points import find_state
 
 __all__ = ["as_of", "read", "state_at"]
 

@@ -17,15 +17,14 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Final
 
 from pyspark.sql import SparkSession
 
-from spark_consumer.errors import FatalConsumerError, SettingsError, TableError
+from spark_consumer.errors import FatalConsumerError
 from spark_consumer.formats.commit_metadata import NO_VERSION, Version
 from spark_consumer.kafka.markers import Copy, Owner
-from spark_consumer.names import history_name, lsn_number, part
+from spark_consumer.names import history_name, part
 from spark_consumer.spark.files import Folder
 from spark_consumer.spark.local_folder import ReadableFolder
 
@@ -36,7 +35,6 @@ __all__ = [
     "ManifestReader",
     "Manifests",
     "TableState",
-    "find_state",
     "manifest_folder",
 ]
 
@@ -305,6 +303,14 @@ class ManifestReader:
             return None
         return found
 
+    def oldest(self) -> Manifest | None:
+        """Return the oldest state that is kept; None if there is none."""
+        found = self.newest()
+        if found is None:
+            return None
+        removed = last(0, found.number, lambda n: self._state(n) is None)
+        return self._state(0 if removed is None else removed + 1) or found
+
     def _state(self, number: int) -> Manifest | None:
         """Return a past state; None if it has been removed."""
         name = _file(number)
@@ -401,50 +407,6 @@ class Manifests(ManifestReader):
             self._past.remove(_file(self._first))
             self._first += 1
         return self._first - begin
-
-
-def find_state(manifests: ManifestReader, subscription: str, at: str | datetime | None) -> Manifest:
-    """Return the newest state at or before a point.
-
-    Args:
-        manifests: Manifests of the subscription.
-        subscription: Its name, for errors.
-        at: LSN (``16/B374D848``), or time, as text in ISO 8601 or as a value; a time without a
-            zone is UTC; None for the newest of all.
-
-    Raises:
-        SettingsError: `at` is neither an LSN nor a time.
-        TableError: there is no such state.
-    """
-    if at is None:
-        manifest = manifests.newest()
-    elif isinstance(at, str) and (lsn := lsn_number(at)) is not None:
-        manifest = manifests.at(lsn=lsn)
-    else:
-        manifest = manifests.at(commit_time=_microseconds(at))
-    if manifest is None and at is None:
-        raise TableError(
-            f"subscription {subscription} has no state yet",
-            hint="the Spark job stores one with its first cut",
-        )
-    if manifest is None:
-        raise TableError(
-            f"subscription {subscription} has no state at or before {at}",
-            hint="keep_hours says for how long states are kept",
-        )
-    return manifest
-
-
-def _microseconds(at: str | datetime) -> int:
-    if isinstance(at, str):
-        try:
-            at = datetime.fromisoformat(at)
-        except ValueError:
-            raise SettingsError(
-                f"{at!r} is neither an LSN nor a time", hint="for example 16/B374D848, 2026-03-01"
-            ) from None
-    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-    return int((at - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1_000_000)
 
 
 class _HalfWrittenError(FatalConsumerError):

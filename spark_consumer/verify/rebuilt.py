@@ -17,6 +17,7 @@ from spark_consumer.kafka.registry import Schemas
 from spark_consumer.names import lsn_text, table_folder
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.states.manifests import Manifest, Manifests, TableState
+from spark_consumer.states.points import why_none
 from spark_consumer.verify.window import Window, read_window
 
 __all__ = ["RebuiltTables"]
@@ -89,7 +90,7 @@ class RebuiltTables:
             raise TransientConsumerError(
                 f"subscription {self.subscription}: there is no state of the tables at or before"
                 f" {lsn_text(lsn)}",
-                hint="keep_hours says for how long states are kept",
+                hint=why_none(self._manifests),
             )
         return replace(state, end_lsn=min(state.end_lsn, lsn))
 

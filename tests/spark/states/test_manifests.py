@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from spark_consumer.errors import TableError
 from spark_consumer.formats.commit_metadata import Version
 from spark_consumer.spark.files import Folder
 from spark_consumer.states.manifests import Manifest, Manifests, TableState
+from spark_consumer.states.points import find_state, why_none
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,6 +43,7 @@ def test_states_are_found_by_their_beginning_prolonged_and_removed_when_old(
 ) -> None:
     kept = Manifests(spark, str(tmp_path), "s")
     assert kept.newest() is None
+    assert "first cut" in why_none(kept)
     before = Manifest("markers")
     for number in (1, 2, 3):
         before = kept.store(state(number), before)
@@ -60,12 +63,20 @@ def test_states_are_found_by_their_beginning_prolonged_and_removed_when_old(
         None, (1, 21), (2, 37), (3, 99),
     ]  # fmt: skip
 
+    with pytest.raises(TableError) as early:
+        find_state(kept, "s", "0/1")
+    assert early.value.hint == (
+        "the job's first state is that of 0/10, committed at 1970-01-01T00:00:01+00:00"
+    )
+
     # The first ended before yesterday, and the second, which was the one in force then, today.
     os.utime(tmp_path / "s" / ".pgsluice" / "states" / "000000000000.json", (0, 0))
     assert kept.prune(24.0, later) == 1
     assert [at(lsn=lsn) for lsn in (16, 32, 48)] == [None, (2, 37), (3, 99)]
+    assert "that of 0/20, committed" in why_none(kept) and "(keep_hours)" in why_none(kept)
     assert Manifests(spark, str(tmp_path), "s").prune(0.0, later) == 1
     assert [at(lsn=lsn) for lsn in (16, 32, 48)] == [None, None, (3, 99)]
+    assert "that of 0/30, committed" in why_none(kept)
 
 
 def test_a_store_that_a_crash_has_cut_off_leaves_the_state_before_it(
