@@ -54,7 +54,6 @@ def takeover(settings: Settings, subscriptions: Sequence[str]) -> int:
         if name not in defined:
             raise ConfigError(
                 f"the definitions have no subscription {name}",
-                key="SUBSCRIPTION",
                 hint=f"they have {', '.join(sorted(defined))}",
             )
     with connect(settings.source.dsn) as connection, Registry(settings.registry) as registry:
