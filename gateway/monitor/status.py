@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from gateway.core.identifiers import quote_identifier
 from gateway.core.lsn import Lsn, format_lsn
-from gateway.core.watermark import CopyState, HeldCause, Refusal, hint_of
+from gateway.core.watermark import CopyState, HeldCause, Refusal
 from gateway.monitor.health import muted, refused, takeover_refused
+from gateway.monitor.remedies import remedy_of
 from gateway.source.session.blockers import Task, Wait
 from gateway.source.stream.slot import SlotStatus
 
@@ -347,7 +348,7 @@ def table_problem(table: TableStatus) -> Problem | None:
     """Return the problem of a table, or None."""
     named = f"table {table.table} of subscription {table.subscription}"
     if table.state == "held":
-        hint = hint_of(table.cause, table.table)
+        hint = remedy_of(table.cause, table.reason, table.table)
         return Problem(Severity.ACT, f"{named} is held: {table.reason}", hint)
     if table.state == "missing":
         return Problem(

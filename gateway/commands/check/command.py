@@ -28,6 +28,7 @@ from gateway.config import Settings
 from gateway.core.display import counted, lines_shown, say
 from gateway.core.errors import FatalError, GatewayError
 from gateway.definitions.model import Definitions
+from gateway.monitor.remedies import remedy_of
 from gateway.runtime.planning.plan import read_definitions, read_plan
 from gateway.runtime.planning.preflight import local_refusals, server_refusals
 from gateway.runtime.planning.setup import known_plan, make_evaluator
@@ -128,7 +129,7 @@ def _source_findings(
             Severity.ERROR if held.listed else Severity.WARNING,
             f"table {held.schema}.{held.table} of subscription {held.subscription} is held: "
             f"{held.reason}",
-            "the other tables go on; this one is copied automatically once it can be published",
+            remedy_of(held.cause, held.reason, f"{held.schema}.{held.table}"),
         )
     yield fine(f"definitions: {counted(len(plan.copies), 'subscriber table')} with an initial copy")
     if services.kafka_answers():

@@ -1,0 +1,78 @@
+"""Remedies for held tables, by what the reason says. Pure.
+
+The state of a table in Kafka has the reason as text, and `pgsluice status` has nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway.core.watermark import HeldCause, hint_of
+
+__all__ = ["REMEDIES", "remedy_of"]
+
+_IN_BRACKETS: Final = "do what the reason says in brackets"
+
+REMEDIES: Final = (
+    ("(GRANT ", "the owner of the table, or a superuser, runs the statement in the reason"),
+    ("(ALTER PUBLICATION ", "the owner of the table runs the statement in the reason"),
+    ("(ALTER ROLE ", "a superuser runs the statement in the reason"),
+    ("row security hides rows", "ALTER ROLE ... BYPASSRLS for the role of source.dsn"),
+    ("permission denied", "grant the role of source.dsn what the reason says"),
+    ("a lock on it is held by", "let that session end, or end it with pg_terminate_backend"),
+    ("[topics.keys]", "change that setting, the table's key or [envelope], and start again"),
+    ("[topics.partition_by]", "change that setting or the publication's columns, and start again"),
+    (
+        "it has no key, and [envelope]",
+        "give the table a primary key, or let [envelope] have `t` records, and start again",
+    ),
+    (
+        "cannot update table",
+        "let the replica identity have what the reason says is missing (a primary key, or ALTER "
+        "TABLE ... REPLICA IDENTITY FULL), or leave it out of the filter",
+    ),
+    (
+        "cannot delete from table",
+        "let the replica identity have what the reason says is missing (a primary key, or ALTER "
+        "TABLE ... REPLICA IDENTITY FULL), or leave it out of the filter",
+    ),
+    (
+        "refuses the schema",
+        "give the table another topic in [topics] names, or delete the old versions of its "
+        "subject from the registry, and start again",
+    ),
+    (
+        "bytes of text, more than the",
+        "publish fewer of its columns or partitions, or raise max.message.bytes of that topic and "
+        '"message.max.bytes" in [kafka]',
+    ),
+    ("give it another name in [topics] names", _IN_BRACKETS),
+    ("cleanup.policy=", _IN_BRACKETS),
+    ("grant Describe and Write", _IN_BRACKETS),
+    (
+        "one of its partitions is a foreign table",
+        "publish its other partitions, or detach that one",
+    ),
+    ("of the column list is gone", "change the column list in the definitions: `pgsluice reload`"),
+    (
+        '" does not exist',
+        "name in the definitions what the table has now, then `pgsluice reload`; or give the "
+        "table the column again",
+    ),
+)
+"""Part of a reason, and the remedy; the first one counts."""
+
+
+def remedy_of(cause: HeldCause, reason: str, table: str) -> str:
+    """Return what to do about a held table.
+
+    Args:
+        cause: Code of a hold that only a request for a copy ends.
+        reason: Reason in its state.
+        table: Name of the table.
+    """
+    if not cause:
+        for part, remedy in REMEDIES:
+            if part in reason:
+                return f"{remedy}; the table is then copied automatically"
+    return hint_of(cause, table)
