@@ -55,7 +55,7 @@ _TRIGGER_HEAD: Final = """\
 -- gateway lags. A gateway that is no superuser has to be let read the key afterwards:
 --   GRANT USAGE ON SCHEMA pgsluice TO replicator;
 --   GRANT SELECT ON pgsluice.key TO replicator;
--- docs/operations.md, "Altered publications".
+-- docs/event-triggers.md.
 
 """
 _TRUNCATES_HEAD: Final = """\

@@ -97,8 +97,8 @@ def event_trigger_findings(
                 if installation.key is None
                 else ""
             ),
-            'run the script of "Altered publications" in docs/operations.md of this release as the '
-            "superuser who owns them, or DROP SCHEMA pgsluice CASCADE",
+            "run the script in docs/event-triggers.md of this release as the superuser who owns "
+            "them, or DROP SCHEMA pgsluice CASCADE",
         )
     elif installation is not None and not installation.may_read_key:
         yield Finding(
@@ -128,5 +128,5 @@ def event_trigger_findings(
             f"publications {which}: while the gateway lags, the latest definition also "
             "applies to earlier changes",
             "event triggers on the source make that exact (PostgreSQL 15 and later): see "
-            '"Altered publications" in docs/operations.md',
+            "docs/event-triggers.md",
         )

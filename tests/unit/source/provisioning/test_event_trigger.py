@@ -8,9 +8,9 @@ from gateway.definitions.ddl.alterations import PREFIXES
 from gateway.source.provisioning.event_trigger import FUNCTIONS, INSTALL
 
 
-def test_operations_show_the_event_trigger() -> None:
-    operations = Path(__file__).parents[4] / "docs" / "operations.md"
-    assert f"```sql\n{INSTALL}```" in operations.read_text(encoding="utf-8")
+def test_their_page_shows_the_event_triggers() -> None:
+    page = Path(__file__).parents[4] / "docs" / "event-triggers.md"
+    assert f"```sql\n{INSTALL}```" in page.read_text(encoding="utf-8")
 
 
 def test_the_messages_are_written_under_the_prefixes_that_are_read() -> None:
