@@ -90,6 +90,10 @@ An array of half a region begins a cycle of marking. With the regions of 1 MB th
 has, buffers of Kafka and Parquet were that large: several cycles a second, half of the job's CPU.
 Options of the user's come behind them, and prevail.
 """
+_LOG_LEVEL: Final = "spark.log.level"
+_QUIET: Final = "WARN"
+"""Spark's own level is INFO: several hundred lines for a start, and a dozen for each query."""
+_LOG_PROPERTIES: Final = ("log4j2.configurationFile", "log4j.configurationFile")
 _CLASS_PATH: Final = "spark.driver.extraClassPath"
 _ONE_PROCESS: Final = re.compile(r"local(\[|$)")
 _SECRET: Final = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
@@ -131,7 +135,21 @@ def build_session(settings: ConsumerSettings, jars: Iterable[str] = ()) -> Spark
             popen_kwargs={"start_new_session": True},
         )
         SparkContext._ensure_initialized(gateway=gateway)
+    SparkContext._ensure_initialized()
+    if not _has_log_level(SparkContext._jvm):
+        conf.set(_LOG_LEVEL, _QUIET)
     return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+def _has_log_level(jvm: Any) -> bool:
+    """Whether somebody has chosen what Spark logs: by its setting, or by a file for log4j."""
+    if SparkConf(_jvm=jvm).contains(_LOG_LEVEL):
+        return True
+    system = jvm.java.lang.System
+    found = jvm.java.lang.ClassLoader.getSystemResource
+    return any(system.getProperty(name) for name in _LOG_PROPERTIES) or any(
+        found(f"log4j2.{suffix}") is not None for suffix in ("properties", "xml", "yaml", "json")
+    )
 
 
 def check_session(spark: SparkSession) -> None:

@@ -155,6 +155,8 @@ def test_a_signal_in_a_long_batch_ends_the_job_and_it_says_so(
     assert code == (143 if submitted else 0), text[-4000:]
     assert submitted or re.search(r"INFO stopped$", text, re.MULTILINE), text[-4000:]
     assert "Traceback" not in text
+    # What spark-submit logs before there is a session.
+    assert len(re.findall(r"^\S+ \S+ INFO [A-Z]\w+: ", text, re.MULTILINE)) < 30
     assert not scene.is_written(3)
 
 
