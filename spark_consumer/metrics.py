@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spark_consumer.bounded_http import BoundedServer, answering
+from spark_consumer.cut_times import CutTimes, OnCut, Step
 from spark_consumer.display import as_label, shown
 from spark_consumer.errors import SettingsError
 from spark_consumer.progress import Progress
@@ -47,6 +48,7 @@ class Figures:
         seen_at: Time of the last activity of the query or of a step of the job, in seconds of the
             monotonic clock; None before the first.
         progress: Progress through the cuts that have been read.
+        on_cut: Receiver of the times of each cut; None where nobody wants them.
     """
 
     end_lsn: int = 0
@@ -63,6 +65,8 @@ class Figures:
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
     seen_at: float | None = None
     progress: Progress = field(default_factory=Progress)
+    on_cut: OnCut | None = None
+    _steps: list[Step] | None = None
 
     def see(self) -> None:
         """Record activity of the query, or of a step of the job."""
@@ -92,7 +96,39 @@ class Figures:
         try:
             yield
         finally:
-            self.spend(name, time.monotonic() - begun)
+            ended = time.monotonic()
+            self.spend(name, ended - begun)
+            if self._steps is not None and name != "apply":  # its steps are those of the tables
+                self._steps.append(Step(name, "", begun, ended))
+
+    @contextmanager
+    def table(self, name: str) -> Iterator[None]:
+        """Note the times in which a table is written; any thread may do so."""
+        begun = time.monotonic()
+        try:
+            with self.progress.table(name):
+                yield
+        finally:
+            if (steps := self._steps) is not None:
+                steps.append(Step("apply", name, begun, time.monotonic()))
+
+    @contextmanager
+    def cut(self, end_lsn: int, records: int) -> Iterator[None]:
+        """Report the times of a cut to `on_cut`, failed or not."""
+        if self.on_cut is None:
+            yield
+            return
+        steps: list[Step] = []
+        self._steps = steps
+        begun, error = time.monotonic(), ""
+        try:
+            yield
+        except BaseException as raised:
+            error = type(raised).__name__
+            raise
+        finally:
+            self._steps = None
+            self.on_cut(CutTimes(end_lsn, records, begun, time.monotonic(), steps, error))
 
     def spend(self, name: str, seconds: float) -> None:
         """Add time to a phase."""

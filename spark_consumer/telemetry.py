@@ -1,4 +1,4 @@
-"""Metrics by OTLP, and events of OpenLineage, where ``[consumer]`` turns them on.
+"""Metrics and traces by OTLP, and events of OpenLineage, where ``[consumer]`` turns them on.
 
 Nothing of OpenTelemetry or OpenLineage is imported otherwise. Both work in threads of their own.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import Final
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import TYPE_CHECKING, Final
 
 from spark_consumer.display import logger
 from spark_consumer.errors import SettingsError
@@ -16,6 +16,9 @@ from spark_consumer.metrics import Figures, exposition
 from spark_consumer.names import table_folder
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.states.manifests import Manifest
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
 
 __all__ = ["telemetry"]
 
@@ -41,14 +44,35 @@ def telemetry(
     with ExitStack() as stack:
         if settings.opentelemetry:
             with _installed("opentelemetry", "otel"):
-                from schemas.telemetry.otlp import metrics_sent, resource
+                from schemas.telemetry.otlp import metrics_sent, resource, traces_sent
             from prometheus_client.parser import text_string_to_metric_families as families
 
             of = resource("pgsluice-consumer", _version())
             send = metrics_sent(of, _write, lambda: families(exposition(figures)))
             stack.enter_context(send)
+            stack.enter_context(_cuts_traced(traces_sent(of, _write), figures))
         if settings.openlineage:
             stack.enter_context(_lineage(settings, manifests))
+        yield
+
+
+@contextmanager
+def _cuts_traced(
+    sending: AbstractContextManager[Tracer | None], figures: Mapping[str, Figures]
+) -> Iterator[None]:
+    """Send a trace of each cut while the block runs, unless the environment wants none."""
+    from spark_consumer.cut_tracing import CutTracing
+
+    with ExitStack() as stack:
+        try:
+            tracer = stack.enter_context(sending)
+        except ValueError as error:
+            raise SettingsError(
+                f"opentelemetry: a variable has a value that it cannot have: {error}",
+                hint="correct it: those of traces that are numbers begin with OTEL_BSP_",
+            ) from None
+        for subscription, one in figures.items():
+            one.on_cut = None if tracer is None else CutTracing(tracer, subscription, _write)
         yield
 
 

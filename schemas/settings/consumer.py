@@ -103,7 +103,8 @@ class ConsumerTable:
     address: a request for another name is refused (421); `*` is any name."""
 
     opentelemetry: bool = False
-    """The Spark job's metrics are sent by OTLP, as by `monitor.opentelemetry`."""
+    """The Spark job's metrics, and a trace for each cut, are sent by OTLP, as by
+    `monitor.opentelemetry`."""
 
     openlineage: bool = False
     """Which topic goes into which table is reported to a server of OpenLineage, as by

@@ -207,8 +207,9 @@ class Rebuild:
 
     def _try(self, batch: MarkerBatch, *, last: bool) -> None:
         begun = time.monotonic()
-        tables, holds = self._apply(batch.markers, batch.topics(), last=last)
-        self._advance(batch, tables, holds)
+        with self.figures.cut(batch.cut.end_lsn, batch.records()):
+            tables, holds = self._apply(batch.markers, batch.topics(), last=last)
+            self._advance(batch, tables, holds)
         self._count(batch.records())
         self.figures.cuts += 1
         if self.figures.cuts % _PRUNE_CUTS == 1:

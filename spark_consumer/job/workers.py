@@ -150,7 +150,7 @@ class Workers:
             applier = self._appliers.get()
             try:
                 table = self._tables.table(applier.spark, task.name)
-                with self._figures.progress.table(task.name):
+                with self._figures.table(task.name):
                     return applier.apply_held(table, task.found, task.share, records)
             finally:
                 self._appliers.put(applier)
@@ -164,7 +164,7 @@ class Workers:
         def apply() -> Found:
             table = self._tables.table(applier.spark, task.name)
             frame = wire(read_shares(applier.spark, self._settings, [task.share]))
-            with self._figures.progress.table(task.name):
+            with self._figures.table(task.name):
                 return applier.apply_frame(table, task.found, task.share, frame, small=small)
 
         try:
