@@ -35,7 +35,7 @@ from spark_consumer.kafka.registry import Schemas
 from spark_consumer.kafka.schema_epochs import Epoch, cut_epochs
 from spark_consumer.spark.tuning import cached, query_settings, tuned
 
-__all__ = ["Applier", "EpochWriter", "checked", "reached"]
+__all__ = ["Applier", "EpochWriter", "begun_copy", "checked", "reached"]
 
 
 class EpochWriter(Protocol):
@@ -117,17 +117,7 @@ class Applier:
         """
         held = checked(share, held)
         mine, left = _rest(records, held, share.start.done)
-        begun = mine.beginnings(left, self._schemas) if left is not None else {}
-        if begun and set(begun) != set(share.position.next):
-            raise ContractError(
-                f"topic {share.topic}: a copy begins in some of its partitions only",
-                hint=COPY_AGAIN,
-            )
-        if share.begins and not begun:
-            raise TableError(
-                f"{table.label}: the beginning of the table's records is gone",
-                hint=COPY_AGAIN,
-            )
+        begun = begun_copy(share, mine, left, self._schemas)
         parts = left.partitions.items() if left is not None else ()
         truncates = {n: part.truncate + 1 for n, part in parts if part.truncate is not None}
         if left is not None and truncates:
@@ -290,6 +280,34 @@ class Applier:
             table.alter(steps)
             fields = table.fields()
         return matched(fields, layout)
+
+
+def begun_copy(
+    share: Share, records: TopicRecords, held: Survey | None, schemas: Schemas
+) -> dict[int, tuple[int, int]]:
+    """Return where the last copy among records begins; see `TopicRecords.beginnings`.
+
+    Args:
+        share: The share.
+        records: Those of its records that are not applied yet.
+        held: Their survey; None if there are none.
+        schemas: Writer schemas by ID.
+
+    Raises:
+        ContractError: a copy begins in some partitions only.
+        TableError: the share has to begin with a copy, and has none.
+    """
+    begun = records.beginnings(held, schemas) if held is not None else {}
+    if begun and set(begun) != set(share.position.next):
+        raise ContractError(
+            f"topic {share.topic}: a copy begins in some of its partitions only",
+            hint=COPY_AGAIN,
+        )
+    if share.begins and not begun:
+        raise TableError(
+            f"topic {share.topic}: the beginning of the table's records is gone", hint=COPY_AGAIN
+        )
+    return begun
 
 
 def checked(share: Share, held: Survey | None) -> Survey:

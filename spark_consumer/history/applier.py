@@ -19,9 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from spark_consumer.apply.applier import checked, reached
+from spark_consumer.apply.applier import begun_copy, checked, reached
 from spark_consumer.apply.frames.batch import after, next_serial
-from spark_consumer.errors import COPY_AGAIN, ContractError, TableError
 from spark_consumer.formats.changes import KeyedChanges
 from spark_consumer.formats.commit_metadata import Commit, Found
 from spark_consumer.formats.protocol import Table
@@ -162,18 +161,7 @@ class HistoryApplier:
         if share.start.done:
             mine = mine.beyond(share.start.done)
             left = mine.survey()
-        begun: Mapping[int, tuple[int, int]] = {}
-        if left is not None:
-            begun = mine.beginnings(left, self._schemas)
-        if begun and set(begun) != set(share.position.next):
-            raise ContractError(
-                f"topic {share.topic}: a copy begins in some of its partitions only",
-                hint=COPY_AGAIN,
-            )
-        if share.begins and not begun:
-            raise TableError(
-                f"topic {share.topic}: the beginning of the records is gone", hint=COPY_AGAIN
-            )
+        begun = begun_copy(share, mine, left, self._schemas)
         if left is None:
             return
         offsets = {number: offset for number, (offset, _) in begun.items()}
@@ -347,7 +335,8 @@ def _truncates(
     for number, offset in begun.items():
         frame = frame.where((F.col("partition") != number) | (F.col("offset") > offset))
     rows = frame.select("lsn", "seq").distinct().orderBy("lsn", "seq").collect()
-    return [Truncate(row["lsn"], row["seq"], "t") for row in rows]
+    # A copy that another one follows: only its beginning has no number in a transaction.
+    return [Truncate(row["lsn"], row["seq"], "t" if row["seq"] else "r") for row in rows]
 
 
 def _beginning(part: _Part) -> Truncate:

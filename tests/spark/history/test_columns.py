@@ -129,6 +129,13 @@ def test_a_cut_that_fails_between_two_layouts_loses_no_truncate_and_repeats_none
     ]
     assert history.follow() == history.history().find()
 
+    # Of two copies in one cut, each ends what was there.
+    copy(topic, 700, {"id": 11, "a": 11})
+    copy(topic, 800, {"id": 12, "a": 12})
+    history.follow()
+    ends = {one["id"]: one["_to_op"] for one in history.versions() if one["id"] >= 10}
+    assert ends == {10: "r", 11: "r", 12: None}
+
 
 def test_versions_of_one_row_are_linked_through_its_keys(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
