@@ -23,6 +23,7 @@ from spark_consumer.job.job import run
 from spark_consumer.job.maintenance import Maintenance
 from spark_consumer.job.subscriber_tables import SubscriberTables
 from spark_consumer.listing import print_tables
+from spark_consumer.names import lsn_text
 from spark_consumer.reader import as_of, read, state_at
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.spark.failures import TableTransientError
@@ -212,6 +213,7 @@ def test_a_history_that_is_not_written_any_more_is_not_taken_for_a_table(
     question = f"SELECT count(*), min(_from_op) FROM {view}"
     _, counted = SparkReader(spark).ask(scene.folder / "views.spark.sql", question)
     assert counted == [(before, "s")] == [(2, "s")]
+    reached = lsn_text(scene.manifest()["end_lsn"])
 
     scene.copy(OWN)
     scene.publish()
@@ -221,7 +223,8 @@ def test_a_history_that_is_not_written_any_more_is_not_taken_for_a_table(
     assert scene.read(spark).count() == before
     print_tables(scene.settings, at=None, as_json=True)
     listed = json.loads(capsys.readouterr().out)
-    assert [one["table"] for one in listed["histories"]] == ["public.t"]
+    (history,) = listed["histories"]
+    assert (history["table"], history["complete_until"]) == ("public.t", reached)
     assert [one["table"] for one in listed["tables"]] == ["public.t"]
 
     # Maintenance knows it, as it has files.
