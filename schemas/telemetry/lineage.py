@@ -52,6 +52,7 @@ _RETRY_S: Final = 10.0
 _PRODUCER: Final = "urn:pgsluice"
 _HINT: Final = "check OPENLINEAGE_URL and OPENLINEAGE_API_KEY, and the server"
 _KAFKA_PORT: Final = "9092"
+_TOO_LATE: Final = "the program has ended"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -170,6 +171,8 @@ class _Sender:
         self._error = error
         self._ended.set()
         self._thread.join(CLOSE_S)
+        if self._thread.is_alive():
+            self._outage.failed(_TOO_LATE)
 
     def _run(self) -> None:
         pause_s = 0.0
