@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
+from http.server import ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,6 +17,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from tests.support.backends.answers import AnsweringHandler, serving
 
 __all__ = ["Collector", "values"]
 
@@ -38,28 +40,23 @@ class Collector:
         self.headers: dict[str, str] = {}
         collector = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(AnsweringHandler):
             def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
+                body = self.read_body()
                 if self.headers.get("Content-Encoding") == "gzip":
                     body = gzip.decompress(body)
                 collector.headers = {name.lower(): text for name, text in self.headers.items()}
                 collector.received.append(body)
                 collector.bodies.setdefault(self.path, []).append(body)
-                self.send_response(collector.answer)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, format: str, *arguments: object) -> None:
-                """Be quiet."""
+                self.answer(b"", status=collector.answer)
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._stack = ExitStack()
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._stack.enter_context(serving(self._server))
         return self
 
     def __exit__(
@@ -68,9 +65,7 @@ class Collector:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._stack.close()
 
     def environment(self, **variables: str) -> dict[str, str]:
         """The standard variables of both clients; that of OpenTelemetry sends often."""

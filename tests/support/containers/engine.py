@@ -103,12 +103,15 @@ def engine() -> Iterator[Engine]:
 def _answers(environment: Mapping[str, str]) -> bool:
     if shutil.which("docker") is None:
         return False
-    done = subprocess.run(
-        ["docker", "info", "--format", "{{.ServerVersion}}"],
-        env=environment,
-        capture_output=True,
-        timeout=60,
-    )
+    try:
+        done = subprocess.run(
+            ["docker", "info", "--format", "{{.ServerVersion}}"],
+            env=environment,
+            capture_output=True,
+            timeout=60,
+        )
+    except subprocess.TimeoutExpired:
+        return False
     return done.returncode == 0 and bool(done.stdout.strip())
 
 
