@@ -57,6 +57,9 @@ _CONNECTION_DEFAULTS: Final[Mapping[str, str | int | bool]] = {
     "socket.timeout.ms": 15_000,
     "socket.keepalive.enable": True,
     "socket.connection.setup.timeout.ms": 10_000,
+    # A new client asks its bootstrap server for the brokers, and may connect to one of them only
+    # after half of this; a start needs some fifteen clients. Doubled at each failure.
+    "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 2_000,
     # Topics are created by the gateway, with their settings, never by a metadata request.
     "allow.auto.create.topics": False,
@@ -157,8 +160,12 @@ def _queue_limits(user: Mapping[str, str | int | bool]) -> dict[str, int]:
     return {}
 
 
-def consumer_properties(user: Mapping[str, str | int | bool]) -> dict[str, Any]:
+def consumer_properties(
+    user: Mapping[str, str | int | bool], *, follows: bool = False
+) -> dict[str, Any]:
     """Return properties for reading a topic without a consumer group.
+
+    `follows` is for a reader that goes on after the end of the topic.
 
     Raises:
         ConfigError: `user` sets a property that must not be changed.
@@ -167,7 +174,7 @@ def consumer_properties(user: Mapping[str, str | int | bool]) -> dict[str, Any]:
         # librdkafka requires a group id; nothing is ever committed under it.
         "group.id": "pgsluice",
         # The end of a topic shows as an empty response, which the broker delays this long.
-        "fetch.wait.max.ms": 50,
+        "fetch.wait.max.ms": 50 if follows else 10,
         **admin_properties(user),
         "isolation.level": "read_committed",
         "enable.auto.commit": False,
@@ -234,10 +241,12 @@ def connect_first(client: Producer | Consumer | AdminClient, topic: str) -> None
     """Let a new client connect before its first request, which reports any error.
 
     Without a connection, librdkafka looks for a coordinator, or for the leader of a partition,
-    half a second to three seconds later than it could.
+    half a second to three seconds later than it could. The first answer may come from the bootstrap
+    connection, which is closed then; the second one comes from the broker itself.
     """
     with contextlib.suppress(KafkaException):
-        client.list_topics(topic, timeout=_CONNECT_S)
+        for _ in range(2):
+            client.list_topics(topic, timeout=_CONNECT_S)
 
 
 def _refuse_fixed(user: Mapping[str, str | int | bool]) -> None:

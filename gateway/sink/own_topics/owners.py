@@ -32,7 +32,7 @@ from gateway.envelope.markers import encode_claim, encode_writer
 from gateway.observe import event
 from gateway.sink.clients.client_errors import ErrorCallback
 from gateway.sink.clients.failures import classify_kafka_error
-from gateway.sink.clients.properties import consumer_properties, make_client
+from gateway.sink.clients.properties import connect_first, consumer_properties, make_client
 from gateway.sink.own_topics.requests import send
 from gateway.sink.reading.decoding import RegisteredSchemas
 from gateway.sink.registry.registry import Registry
@@ -144,6 +144,7 @@ def read_owners(
     found: dict[str, Owner] = {}
     try:
         left, look = list(existing), _FIRST_LOOK
+        connect_first(consumer, left[0])
         while left:
             tails, whole, denied = _read_tails(consumer, left, look, registered, deadline)
             if denied and refused is None:

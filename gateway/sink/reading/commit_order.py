@@ -31,7 +31,7 @@ from gateway.core.errors import ProtocolError
 from gateway.core.lsn import Lsn, header_lsn
 from gateway.observe import event
 from gateway.sink.clients.failures import classify_kafka_error
-from gateway.sink.clients.properties import consumer_properties, make_client
+from gateway.sink.clients.properties import connect_first, consumer_properties, make_client
 from gateway.sink.reading.decoding import RegisteredSchemas
 from gateway.sink.reading.topic_reader import Followed, decoded
 from gateway.sink.registry.registry import Registry
@@ -166,8 +166,10 @@ class _Cuts:
     ) -> None:
         self._topic = topic
         self._schemas = RegisteredSchemas(registry)
-        self._consumer = make_client(Consumer, consumer_properties(kafka))
+        self._consumer = make_client(Consumer, consumer_properties(kafka, follows=True))
         begin = OFFSET_BEGINNING
+        if topic is not None:
+            connect_first(self._consumer, topic)
         if topic is not None and from_end:
             place = TopicPartition(topic, 0)
             _, begin = self._consumer.get_watermark_offsets(place, timeout=_ANSWER_S)
@@ -211,7 +213,7 @@ class _Partitions:
     """Reader of the topics' partitions, each from where it begins."""
 
     def __init__(self, kafka: Mapping[str, str | int | bool], topics: Sequence[str]) -> None:
-        self._consumer = make_client(Consumer, consumer_properties(kafka))
+        self._consumer = make_client(Consumer, consumer_properties(kafka, follows=True))
         self._topics = topics
         self._messages: dict[_Partition, deque[Message]] = {}
         self._reached: dict[_Partition, int] = {}
