@@ -38,6 +38,7 @@ __all__ = ["Sample", "View", "Watch"]
 
 _LOG: Final = logging.getLogger(__name__)
 _TURN_S: Final = 0.5
+_BEAT_S: Final = 0.1
 _LOOK_S: Final = 5.0
 _STATEMENT_S: Final = 10.0
 _KEPT: Final = 720
@@ -196,11 +197,16 @@ class Watch:
     # The threads
 
     def _beat(self) -> None:
-        """Notify systemd, from a thread that waits for no server."""
-        while not self._ended.wait(_TURN_S):
+        """Notify systemd, from a thread that waits for no server; immediately of a new status."""
+        notified, due = "", 0.0
+        while not self._ended.wait(_BEAT_S):
             figures, now, unix_now = self.figures, time.monotonic(), time.time()
+            status = doing(figures)
+            if status == notified and now < due:
+                continue
             if not why_not_alive(figures, now, unix_now):
-                self._notifier.alive(doing(figures), ready=has_started(figures))
+                self._notifier.alive(status, ready=has_started(figures))
+                notified, due = status, now + _TURN_S
 
     def _look(self) -> None:
         looked = next_look = 0.0

@@ -63,6 +63,11 @@ AHEAD_BYTES: Final = 4 << 20
 
 _ASK_S: Final = 0.02
 """Interval at which the server is asked for its position while rows of a copy wait for it."""
+_LOOK_S: Final = 0.1
+"""Longest wait of a loop that has nothing to do: a stop, a request for a copy and a table that was
+altered set flags, which are looked at once per turn."""
+_HELD_LOOK_S: Final = 0.02
+"""The same while changed definitions hold the loop."""
 
 
 class Outcome(Enum):
@@ -219,6 +224,8 @@ class Pipeline:
         held, point = self._switch.holds(), self._switch.point()
         if point is not None:
             self._position.switch_at(point)
+            # A source without writes says only on request that the point is reached.
+            self._next_feedback = self._clock()
             return False
         if held:
             self._switch.confirm_hold()
@@ -307,8 +314,11 @@ class Pipeline:
             if isinstance(error, KafkaTransactionTimeout):
                 raise self._commits.explained(error) from None
             raise
+        copies = self.durable.copies
         if batch is not None and self._commits.collected(batch):
             self._reporter.committed()
+            if self.durable.copies is not copies and self.durable.copies != copies:
+                self._reporter.hurry()
             if self._batches is not None:
                 self._batches.end()
             self._counters.durable_lsn = self.durable.end_lsn
@@ -421,6 +431,6 @@ class Pipeline:
             edges.append(self._receiver.fileno())
         if self._copier is not None and self._filler.accepts_copies(draining=self._draining):
             edges.append(self._copier.fileno())
-        longest = 0.5 if self._switch is None or not self._switch.holds() else 0.05
+        longest = _LOOK_S if self._switch is None or not self._switch.holds() else _HELD_LOOK_S
         timeout = min(max(0.0, min(due) - self._clock()), longest)
         wait_readable(edges, timeout)

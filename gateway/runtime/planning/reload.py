@@ -63,7 +63,7 @@ from gateway.source.session.connection import (
 __all__ = ["LOOK_FOR_REQUESTS", "PreparedDefinitions", "Reloader", "channel_of"]
 
 _LOG: Final = logging.getLogger(__name__)
-_LISTEN_S: Final = 0.25
+_LISTEN_S: Final = 0.1
 _ALIVE_S: Final = 30.0
 _MOST_S: Final = 3600.0
 _REASONS: Final = 3

@@ -45,12 +45,19 @@ class ManualClock:
 
 
 class FakeSource:
-    """Gives out scripted frames; always readable, so that `select` never waits."""
+    """Gives out scripted frames; always readable, so that `select` never waits.
+
+    Args:
+        replies: Frames that it sends when it is asked for a reply, one set for each request.
+    """
 
     silent_for_s = 0.0
 
-    def __init__(self, turns: Sequence[Sequence[bytes]]) -> None:
+    def __init__(
+        self, turns: Sequence[Sequence[bytes]], replies: Sequence[Sequence[bytes]] = ()
+    ) -> None:
         self._turns = deque(turns)
+        self._replies = deque(replies)
         self.feedback: list[Lsn] = []
         self._reader, self._writer = os.pipe()
         os.write(self._writer, b"x")
@@ -66,6 +73,8 @@ class FakeSource:
     ) -> None:
         assert write_lsn is None or write_lsn >= flush_lsn
         self.feedback.append(flush_lsn)
+        if reply_requested and self._replies:
+            self._turns.append(self._replies.popleft())
 
     def finish(self, timeout_s: float) -> bool:
         self.close()

@@ -30,6 +30,7 @@ def bench(request: pytest.FixtureRequest) -> Iterator[BenchFactory]:
     def make(
         turns: Sequence[Sequence[bytes]],
         *,
+        replies: Sequence[Sequence[bytes]] = (),
         sink: FakeSink | None = None,
         endpos: int | None = None,
         limits: LimitsTable | None = None,
@@ -43,7 +44,7 @@ def bench(request: pytest.FixtureRequest) -> Iterator[BenchFactory]:
         on_batch: OnBatch | None = None,
     ) -> Bench:
         clock = ManualClock()
-        source = FakeSource(turns)
+        source = FakeSource(turns, replies)
         used = sink or FakeSink()
         router, counters = FakeRouter(routed), Counters()
         asked = 0

@@ -49,6 +49,16 @@ def test_what_comes_while_a_switch_holds_waits_for_its_point(bench: BenchFactory
     assert b.pipeline.durable.end_lsn == 2500
 
 
+def test_a_source_without_writes_is_asked_whether_the_point_is_reached(
+    bench: BenchFactory,
+) -> None:
+    # Later than the feedback that follows the first watermark; the next one is due after seconds.
+    switch = ScriptedSwitch(hold=40, point=2500)
+    b = bench([], replies=[[], [keepalive(2600)]], stop_after=80)
+
+    assert b.pipeline.run(switch=switch) is Outcome.REACHED_SWITCH
+
+
 def test_an_endpos_before_the_switch_ends_the_loop_first(bench: BenchFactory) -> None:
     switch = ScriptedSwitch(hold=1, point=5000)
     b = bench([transaction(7, 2000), [keepalive(2600)]], endpos=2500)
