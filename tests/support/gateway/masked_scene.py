@@ -12,7 +12,7 @@ from typing import Any
 
 import fastavro
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
@@ -97,27 +97,34 @@ def written(kafka: str, registry: str, slot: str) -> dict[str, bytes]:
             "isolation.level": "read_uncommitted",
             "enable.partition.eof": True,
             "enable.auto.commit": False,
+            "fetch.wait.max.ms": 10,
         }
     )
-    found: dict[str, bytes] = {}
+    pieces: dict[str, list[bytes]] = {}
     try:
         topics = consumer.list_topics(timeout=60).topics
-        for name in sorted(name for name in topics if name.startswith(slot)):
-            places = [TopicPartition(name, p, OFFSET_BEGINNING) for p in topics[name].partitions]
-            consumer.assign(places)
-            pieces, ended = [], 0
-            while ended < len(places):
-                message = consumer.poll(60)
-                assert message is not None, f"{name} does not end"
-                if message.error() is not None:
-                    ended += 1
-                    continue
-                headers: Any = message.headers() or []
-                pieces += [message.key() or b"", message.value() or b""]
-                pieces += [value or b"" for _, value in headers]
-            found[name] = b"\n".join(pieces)
+        names = sorted(name for name in topics if name.startswith(slot))
+        places = [
+            TopicPartition(n, p, OFFSET_BEGINNING) for n in names for p in topics[n].partitions
+        ]
+        pieces = {name: [] for name in names}
+        consumer.assign(places)
+        open_places = {(place.topic, place.partition) for place in places}
+        while open_places:
+            message = consumer.poll(60)
+            assert message is not None, f"no end of {sorted(open_places)}"
+            topic = message.topic() or ""
+            if (error := message.error()) is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                open_places.discard((topic, message.partition() or 0))
+                continue
+            headers: Any = message.headers() or []
+            of_topic = pieces[topic]
+            of_topic += [message.key() or b"", message.value() or b""]
+            of_topic += [value or b"" for _, value in headers]
     finally:
         consumer.close()
+    found = {name: b"\n".join(of_topic) for name, of_topic in pieces.items()}
     client = SchemaRegistryClient({"url": registry})
     # The registry lists no more than a thousand subjects, those of other tests included.
     for subject in [f"{name}-{part}" for name in found for part in ("key", "value")]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import fastavro
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -27,6 +27,10 @@ from tests.support.gateway.warm_start import ForkedProcess, needs_own_start
 from tests.support.run.waiting import wait_until
 
 TIMEOUT_S = 60.0
+PROMPT: Final[Mapping[str, int]] = {"reconnect.backoff.ms": 20}
+"""For Kafka clients of tests: a new one connects to the broker half of this after the bootstrap."""
+_POLL_S = 0.01
+_EMPTY_POLLS = 6000
 _SETTLING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 
 
@@ -98,6 +102,7 @@ class GatewayProcess:
         # It tells us how it is as it tells systemd: docs/monitoring.md.
         self._supervisor = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._supervisor.bind("")
+        self._said: list[str] = []
         notify = f"@{self._supervisor.getsockname()[1:].decode()}"
         self._process = _start(
             arguments, {**os.environ, "NOTIFY_SOCKET": notify, **(environment or {})}
@@ -177,13 +182,18 @@ class GatewayProcess:
 
     def _statuses(self) -> list[str]:
         """What it has said of itself since the last call."""
-        found: list[str] = []
+        self._listen()
+        found, self._said = self._said, []
+        return found
+
+    def _listen(self) -> None:
+        """Receive what it says of itself: it waits a second when its messages are not received."""
         while True:
             try:
                 message = self._supervisor.recv(4096).decode()
             except BlockingIOError:
-                return found
-            found += [
+                return
+            self._said += [
                 line.removeprefix("STATUS=")
                 for line in message.splitlines()
                 if line.startswith("STATUS=")
@@ -200,6 +210,7 @@ class GatewayProcess:
     def ended(self) -> bool:
         """Whether it has ended."""
         self.log()  # or a full pipe would keep it from ending
+        self._listen()
         return self._process.poll() is not None
 
     def send(self, number: signal.Signals) -> None:
@@ -310,18 +321,24 @@ class TopicReader:
 
     def topics(self, prefix: str) -> list[str]:
         """Names of the topics that begin with `prefix`."""
-        admin = self._admin = self._admin or AdminClient({"bootstrap.servers": self._bootstrap})
+        admin = self._admin = self._admin or AdminClient(
+            {**PROMPT, "bootstrap.servers": self._bootstrap}
+        )
         return sorted(t for t in admin.list_topics(timeout=60).topics if t.startswith(prefix))
 
     def has(self, topic: str) -> bool:
         """Whether a topic exists; the cost does not depend on how many others do."""
-        admin = self._admin = self._admin or AdminClient({"bootstrap.servers": self._bootstrap})
+        admin = self._admin = self._admin or AdminClient(
+            {**PROMPT, "bootstrap.servers": self._bootstrap}
+        )
         error = admin.list_topics(topic, timeout=60).topics[topic].error
         return error is None or error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART
 
     def delete(self, topic: str) -> None:
         """Delete a topic, and forget what was read of it: it may be made again."""
-        admin = self._admin = self._admin or AdminClient({"bootstrap.servers": self._bootstrap})
+        admin = self._admin = self._admin or AdminClient(
+            {**PROMPT, "bootstrap.servers": self._bootstrap}
+        )
         admin.delete_topics([topic])[topic].result(60)
         wait_until(lambda: not self.has(topic), TIMEOUT_S, f"{topic} to be gone")
         self._read_before.pop(topic, None)
@@ -334,6 +351,7 @@ class TopicReader:
         starts, before = self._read_before.get(topic, ({}, []))
         consumer = self._consumer = self._consumer or Consumer(
             {
+                **PROMPT,
                 "bootstrap.servers": self._bootstrap,
                 "group.id": "reader",
                 "enable.auto.commit": False,
@@ -378,8 +396,8 @@ class TopicReader:
 
         assigned = consumer.assignment()
         empty_polls = 0
-        while assigned and empty_polls < 600:
-            message = consumer.poll(0.1)
+        while assigned and empty_polls < _EMPTY_POLLS:
+            message = consumer.poll(_POLL_S)
             if message is None:
                 # Control records at the end move the position, but give no message.
                 if done():
@@ -402,7 +420,7 @@ class TopicReader:
                 self.decode(message.value()),
                 dict(map(_text_header, message.headers() or [])),
             )
-        assert not assigned or empty_polls < 600, "the topic could not be read to its end"
+        assert not assigned or empty_polls < _EMPTY_POLLS, "the topic could not be read to its end"
 
     def decode(self, wire: str | bytes | None) -> dict[str, Any] | None:
         """The datum of a key or value in Confluent's wire format."""

@@ -24,7 +24,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from gateway.cli import main
 from gateway.core.lsn import parse_lsn
 from tests.support.backends.servers import Database
-from tests.support.gateway.process import GatewayProject, Read, TopicReader
+from tests.support.gateway.process import PROMPT, GatewayProject, Read, TopicReader
 from tests.support.models.rebuild import Rebuilt
 from tests.support.run.waiting import PATIENCE, wait_until
 
@@ -89,7 +89,7 @@ class Scene:
             extra or {},
         )
         self.reader = TopicReader(bootstrap, registry)
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._admin = AdminClient({**PROMPT, "bootstrap.servers": bootstrap})
 
     def cli(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Ended:
         """Run a command with this configuration in this process."""
