@@ -151,7 +151,7 @@ def test_pieces_without_watermark_are_invisible_until_the_one_with_it(
     wait_until(lambda: topics.uncommitted() == 30, 60, "the records to reach the broker")
 
     with pytest.raises(TransientError, match="still open"):
-        list(read_compacted(topics.kafka, topics.rows, 15))
+        list(read_compacted(topics.kafka, topics.rows, 5))
 
     finish(sink, Batch(topics.records(1), topics.watermark(1)))
 
@@ -272,7 +272,7 @@ def test_watermark_behind_another_gateways_open_transaction_is_waited_for(
     finish(sink, Batch([], topics.watermark(2)))
 
     with pytest.raises(TransientError, match="another gateway's Kafka transaction"):
-        read_progress(topics.kafka, topics.progress, topics.identity, 8)
+        read_progress(topics.kafka, topics.progress, topics.identity, 5)
 
     other.abort_transaction(30)
     assert committed(topics) == topics.watermark(2)
