@@ -271,6 +271,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    from spark_consumer.spark.jvm_names import remember_names
     from spark_consumer.spark.session import ALIVE, LOCAL_FILES, TUNED
 
     folder = tmp_path_factory.mktemp("spark")
@@ -298,6 +299,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
+    remember_names(session)
     session.sparkContext.setLogLevel("ERROR")
     try:
         yield session

@@ -23,6 +23,7 @@ from schemas.types import MOST_ITEMS
 from spark_consumer.display import logger
 from spark_consumer.errors import SettingsError
 from spark_consumer.settings import ConsumerSettings
+from spark_consumer.spark.jvm_names import remember_names
 
 __all__ = [
     "ALIVE",
@@ -123,6 +124,7 @@ def build_session(settings: ConsumerSettings, jars: Iterable[str] = ()) -> Spark
     """
     active = SparkSession.getActiveSession()
     if active is not None:
+        remember_names(active)
         return active
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf().setAppName("pgsluice consume")
@@ -138,7 +140,9 @@ def build_session(settings: ConsumerSettings, jars: Iterable[str] = ()) -> Spark
     SparkContext._ensure_initialized()
     if not _has_log_level(SparkContext._jvm):
         conf.set(_LOG_LEVEL, _QUIET)
-    return SparkSession.builder.config(conf=conf).getOrCreate()
+    made = SparkSession.builder.config(conf=conf).getOrCreate()
+    remember_names(made)
+    return made
 
 
 def _has_log_level(jvm: Any) -> bool:

@@ -1,10 +1,10 @@
-"""The session of the tests has the real connectors of Kafka and Delta."""
+"""The session of the tests has the real connectors of Kafka and Delta, and remembers names."""
 
 from __future__ import annotations
 
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Producer
@@ -43,3 +43,15 @@ def test_spark_reads_kafka_and_merges_into_delta(
 
     rows = spark.read.format("delta").load(path).orderBy("id").collect()
     assert [row.id for row in rows] == [0, 1]
+
+
+def test_names_of_the_jvm_are_looked_up_once_unless_a_jar_can_still_bring_them(
+    spark: SparkSession,
+) -> None:
+    jvm: Any = spark.newSession()._jvm
+
+    for owner, name in ((jvm, "java"), (jvm.java.util, "ArrayList"), (jvm, "PythonUtils")):
+        assert getattr(owner, name) is getattr(owner, name)
+    assert jvm.java.util.ArrayList().size() == 0
+    for owner, name in ((jvm.java.util, "Absent"), (jvm, "java.util.absent")):
+        assert getattr(owner, name) is not getattr(owner, name)
