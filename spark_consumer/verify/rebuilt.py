@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -16,6 +18,7 @@ from spark_consumer.formats.protocol import Table
 from spark_consumer.kafka.registry import Schemas
 from spark_consumer.names import lsn_text, table_folder
 from spark_consumer.settings import ConsumerSettings
+from spark_consumer.spark.tuning import query_settings, tuned
 from spark_consumer.states.manifests import Manifest, Manifests, TableState
 from spark_consumer.states.points import why_none
 from spark_consumer.verify.window import Window, read_window
@@ -117,6 +120,12 @@ class RebuiltTables:
             columns,
             key,
         )
+
+    @contextmanager
+    def tuned(self, name: str) -> Iterator[None]:
+        """Let queries over a table's rows be planned for its size while the block runs."""
+        with tuned(self._spark, query_settings(self.table(name).bytes())):
+            yield
 
     def table(self, name: str) -> Table:
         """Open a table, for its history."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -29,7 +29,17 @@ from spark_consumer.values.conversions import (
     vector_text,
 )
 
-__all__ = ["Row", "digest", "mark", "marks", "plain_text", "row_digest_sql", "shown", "value_text"]
+__all__ = [
+    "Row",
+    "digest",
+    "mark",
+    "marks",
+    "marks_sql",
+    "plain_text",
+    "row_digest_sql",
+    "shown",
+    "value_text",
+]
 
 Row: TypeAlias = tuple[str | None, ...]
 """A row: the mark of each value."""
@@ -145,6 +155,27 @@ def mark_sql(text: str, *, key: bool = False) -> str:
         return f"concat('=', {text})"
     long = f"concat('#', octet_length({text}), ':', md5({text}))"
     return f"IF(octet_length({text}) > {LONG_BYTES}, {long}, concat('=', {text}))"
+
+
+def marks_sql(row: str, fields: Mapping[str, StructField], key: Collection[str] = ()) -> str:
+    """Return SQL of an array of the marks of a row's values.
+
+    A lambda's variable stands for what would otherwise be repeated wherever a value or a text
+    appears: the expression of a wide row stays small, and nothing is evaluated twice.
+
+    Args:
+        row: SQL of a struct.
+        fields: The columns, by the name of the struct's field.
+        key: Names of the fields whose marks are in full.
+    """
+    if not fields:
+        return "CAST(array() AS ARRAY<STRING>)"
+    texts = ", ".join(text_sql(f"row.{quoted(name)}", field) for name, field in fields.items())
+    mark = mark_sql("text")
+    if whole := [str(place) for place, name in enumerate(fields) if name in key]:
+        mark = f"IF(place IN ({', '.join(whole)}), {mark_sql('text', key=True)}, {mark})"
+    marked = f"transform(array({texts}), (text, place) -> {mark})"
+    return f"transform(array({row}), row -> {marked})[0]"
 
 
 def _bits(value: str, java: str, method: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
+from types import MappingProxyType
 from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -21,8 +22,9 @@ from spark_consumer.kafka.position import Position
 from spark_consumer.kafka.registry import Schemas
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.spark.failures import as_error
+from spark_consumer.spark.tuning import SMALL_QUERIES, is_small, tuned
 from spark_consumer.verify.replay import Change
-from spark_consumer.verify.text import Row, mark_sql, text_sql
+from spark_consumer.verify.text import Row, marks_sql
 
 __all__ = ["DisturbedError", "Window", "read_window"]
 
@@ -38,11 +40,18 @@ class Window:
         frame: Frame of partition, offset, op, key, old, row, unsent, xid, lsn, seq, commit_lsn;
             None if there are no changes.
         topic: Name of the topic, for errors.
+        settings: Settings of the session for queries over the frame.
     """
 
-    def __init__(self, frame: DataFrame | None, topic: str = "") -> None:
+    def __init__(
+        self,
+        frame: DataFrame | None,
+        topic: str = "",
+        settings: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._frame = frame
         self._topic = topic
+        self._settings = settings
 
     def keys(self) -> set[Row]:
         """Return the keys that changes name.
@@ -53,7 +62,7 @@ class Window:
         if self._frame is None:
             return set()
         both = self._frame.select(F.explode(F.array("key", "old")).alias("key"))
-        rows = _collected(both.where("key IS NOT NULL").distinct(), self._topic)
+        rows = self._collected(both.where("key IS NOT NULL").distinct())
         return {tuple(row.key) for row in rows}
 
     def changes(self, after: Position | None = None, unseen: Iterable[int] = ()) -> list[Change]:
@@ -79,16 +88,16 @@ class Window:
             wanted = " OR ".join([*later, f"partition NOT IN ({known})"])
             listed = ", ".join(str(xid & 0xFFFFFFFF) for xid in unseen)
             frame = frame.where(f"{wanted} OR xid IN ({listed})" if listed else wanted)
-        rows = _collected(frame, self._topic)
+        rows = self._collected(frame)
         rows.sort(key=lambda row: (row.lsn, row.seq, row.offset))
         return [_change(row) for row in rows]
 
-
-def _collected(frame: DataFrame, topic: str) -> list[Any]:
-    try:
-        return frame.collect()
-    except (PySparkException, Py4JError) as error:
-        raise as_error(f"topic {topic}", error) from error
+    def _collected(self, frame: DataFrame) -> list[Any]:
+        try:
+            with tuned(frame.sparkSession, self._settings):
+                return frame.collect()
+        except (PySparkException, Py4JError) as error:
+            raise as_error(f"topic {self._topic}", error) from error
 
 
 def _change(row: Any) -> Change:
@@ -141,7 +150,12 @@ def read_window(
     if not spans:
         return Window(None)
     records = wire(read_offsets(spark, settings, {end.topic: spans}))
-    profile = survey(records).get(end.topic)
+    few = is_small(sum(last - first for first, last in spans.values()))
+    if few:
+        records = records.coalesce(1)
+    queries = SMALL_QUERIES if few else {}
+    with tuned(spark, queries):
+        profile = survey(records).get(end.topic)
     if profile is None:
         return Window(None)
     if any(held.truncate is not None for held in profile.partitions.values()):
@@ -152,7 +166,7 @@ def read_window(
         if piece.changes
         for frame in _decoded(spark, records, piece, schemas, columns, key)
     ]
-    return Window(reduce(DataFrame.unionByName, frames) if frames else None, end.topic)
+    return Window(reduce(DataFrame.unionByName, frames) if frames else None, end.topic, queries)
 
 
 def _decoded(
@@ -230,7 +244,7 @@ class _Marked:
         self._sent = sent
         self._key = key
 
-    def array(self, names: Iterable[str], side: str, *, keys: str = "", kept: str = "") -> str:
+    def array(self, names: Sequence[str], side: str, *, keys: str = "", kept: str = "") -> str:
         """Return SQL of an array of marks.
 
         Args:
@@ -239,9 +253,14 @@ class _Marked:
             keys: Struct that has the key's columns where `side` has NULL.
             kept: Struct that has the columns that were not sent.
         """
-        return f"array({', '.join(self._one(name, side, keys, kept) for name in names)})"
+        fields = {self._fields[name]: self._columns[name] for name in names}
+        values = (
+            f"'{self._fields[name]}', {self._value(name, side, keys, kept)}" for name in names
+        )
+        whole = [self._fields[name] for name in self._key]
+        return marks_sql(f"named_struct({', '.join(values)})", fields, whole)
 
-    def _one(self, name: str, side: str, keys: str, kept: str) -> str:
+    def _value(self, name: str, side: str, keys: str, kept: str) -> str:
         field, column = self._fields[name], self._columns[name]
         value = f"{side}.`{field}`"
         if keys and name in self._key:
@@ -251,4 +270,4 @@ class _Marked:
         kind = column.dataType.simpleString()
         if self._sent[field].dataType.simpleString() != kind:
             value = f"CAST({value} AS {kind})"
-        return mark_sql(text_sql(value, column), key=name in self._key)
+        return value

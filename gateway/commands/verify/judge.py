@@ -304,7 +304,8 @@ def _compare(
     frame = rebuilt.read(table.name, end)
     if frame.columns != table.columns.names:
         raise DisturbedError("its columns changed meanwhile")
-    table.difference = compare(frame, expected)
+    with rebuilt.tuned(table.name):
+        table.difference = compare(frame, expected)
     table.suspects = {*opened, *table.difference.keys()} if table.key else set()
 
 
@@ -349,7 +350,8 @@ def _compare_native(table: _Table, rebuilt: RebuiltTables, position: Lsn, last: 
     expected, _ = settle(
         table.columns.names, table.key, table.spool, {}, changes, lambda key, change: False
     )
-    table.difference = compare(rebuilt.read(table.name, end), expected)
+    with rebuilt.tuned(table.name):
+        table.difference = compare(rebuilt.read(table.name, end), expected)
 
 
 def _judged(tables: Iterable[_Table], comparisons: Iterable[Comparison]) -> list[Comparison]:
