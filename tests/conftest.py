@@ -286,6 +286,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             str(jar) for name in ("spark", "iceberg") for jar in jars.jars(name)
         ),
         "spark.sql.shuffle.partitions": "2",
+        # Otherwise VACUUM lists the folder of a table by 10,000 tasks.
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
