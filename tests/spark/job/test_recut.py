@@ -18,6 +18,7 @@ from spark_consumer.cli import main
 from spark_consumer.formats.delta import merge
 from spark_consumer.job.job import run
 from spark_consumer.settings import ConsumerSettings
+from spark_consumer.spark import tuning
 from tests.support.spark.kafka_topics import RegisteredSchemas, Topics
 from tests.support.spark.records import Col, TableTopic
 
@@ -93,9 +94,14 @@ def test_a_cut_that_fails_for_its_size_is_taken_in_halves(
 
 
 def test_a_large_cut_is_read_in_as_many_pieces_as_the_configuration_says(
-    spark: SparkSession, kafka: str, registry: str, tmp_path: Path
+    spark: SparkSession,
+    kafka: str,
+    registry: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    many, pieces = 30_000, 7
+    many, pieces = 700, 7
+    monkeypatch.setattr(tuning, "_RECORDS", many - 1)
     ids = RegisteredSchemas(registry)
     name = f"s{uuid.uuid4().hex[:8]}"
     topics = Topics(kafka, ids, name)

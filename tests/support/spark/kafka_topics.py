@@ -23,14 +23,18 @@ if TYPE_CHECKING:
 
 
 class RegisteredSchemas:
-    """Gives schemas ids in a schema registry."""
+    """Gives schemas ids in a schema registry, which is asked once for each."""
 
     def __init__(self, url: str) -> None:
         self._client = SchemaRegistryClient({"url": url})
+        self._ids: dict[str, int] = {}
 
     def register(self, schema: dict[str, Any]) -> int:
-        subject = f"{schema['namespace']}.{schema['name']}-{uuid.uuid4().hex}"
-        return self._client.register_schema(subject, Schema(json.dumps(schema), "AVRO"))
+        text = json.dumps(schema)
+        if text not in self._ids:
+            subject = f"{schema['namespace']}.{schema['name']}-{uuid.uuid4().hex}"
+            self._ids[text] = self._client.register_schema(subject, Schema(text, "AVRO"))
+        return self._ids[text]
 
 
 class Topics:
