@@ -123,7 +123,7 @@ def follow(
     """
     # One per topic: a topic that names too many schemas must not keep others from being read.
     schemas = {topic: RegisteredSchemas(registry) for topic in topics}
-    partitions = _Partitions(kafka, topics)
+    partitions = _Partitions(kafka, topics, follows=not to_end)
     cuts = _Cuts(kafka, registry, markers, from_end=not from_beginning and since is None)
     since = since or Since()
     try:
@@ -212,8 +212,10 @@ class _Cuts:
 class _Partitions:
     """Reader of the topics' partitions, each from where it begins."""
 
-    def __init__(self, kafka: Mapping[str, str | int | bool], topics: Sequence[str]) -> None:
-        self._consumer = make_client(Consumer, consumer_properties(kafka, follows=True))
+    def __init__(
+        self, kafka: Mapping[str, str | int | bool], topics: Sequence[str], *, follows: bool
+    ) -> None:
+        self._consumer = make_client(Consumer, consumer_properties(kafka, follows=follows))
         self._topics = topics
         self._messages: dict[_Partition, deque[Message]] = {}
         self._reached: dict[_Partition, int] = {}
@@ -225,20 +227,21 @@ class _Partitions:
 
     def begin_all(self) -> None:
         """Begin with the oldest record of every partition."""
+        places = []
         for topic in self._topics:
-            for number in (
-                self._consumer.list_topics(topic, timeout=_ANSWER_S).topics[topic].partitions
-            ):
-                self._begin((topic, number), OFFSET_BEGINNING)
+            described = self._consumer.list_topics(topic, timeout=_ANSWER_S).topics[topic]
+            places += [(topic, number) for number in described.partitions]
+        self._begin(dict.fromkeys(places, OFFSET_BEGINNING))
 
     def read(self, ranges: Mapping[_Partition, tuple[int, int]]) -> Iterator[Message]:
         """Yield what there is of some partitions until an offset, in commit order."""
-        ends = {}
-        for place, (first, end) in ranges.items():
-            if place[0] in self._topics and 0 <= first < end:
-                ends[place] = end
-                if place not in self._messages:
-                    self._begin(place, first)
+        wanted = {
+            place: (first, end)
+            for place, (first, end) in ranges.items()
+            if place[0] in self._topics and 0 <= first < end
+        }
+        self._begin({p: first for p, (first, _) in wanted.items() if p not in self._messages})
+        ends = {place: end for place, (_, end) in wanted.items()}
         self._fetch(ends)
         return in_order(self._popped(place, end) for place, end in ends.items())
 
@@ -252,11 +255,18 @@ class _Partitions:
         self._fetch(ends)
         return in_order(self._popped(place, end) for place, end in ends.items())
 
-    def _begin(self, place: _Partition, offset: int) -> None:
-        oldest, _ = self._consumer.get_watermark_offsets(TopicPartition(*place), timeout=_ANSWER_S)
-        self._messages[place] = deque()
-        self._reached[place] = max(oldest, offset)
-        self._consumer.incremental_assign([TopicPartition(*place, self._reached[place])])
+    def _begin(self, places: Mapping[_Partition, int]) -> None:
+        """Begin to read partitions, each at this offset or at its oldest record."""
+        # First the offsets of all: such a request waits for a fetch that is under way.
+        for place, offset in places.items():
+            oldest, _ = self._consumer.get_watermark_offsets(
+                TopicPartition(*place), timeout=_ANSWER_S
+            )
+            self._messages[place] = deque()
+            self._reached[place] = max(oldest, offset)
+        if places:
+            begun = [TopicPartition(*place, self._reached[place]) for place in places]
+            self._consumer.incremental_assign(begun)
 
     def _fetch(self, ends: Mapping[_Partition, int]) -> None:
         """Wait until the partitions are read until these offsets, or no more comes of them."""
