@@ -63,6 +63,8 @@ AHEAD_BYTES: Final = 4 << 20
 
 _ASK_S: Final = 0.02
 """Interval at which the server is asked for its position while rows of a copy wait for it."""
+_ASK_ENDPOS_S: Final = 0.05
+"""The same while the loop waits for the LSN where it ends."""
 _LOOK_S: Final = 0.1
 """Longest wait of a loop that has nothing to do: a stop, a request for a copy and a table that was
 altered set flags, which are looked at once per turn."""
@@ -416,7 +418,7 @@ class Pipeline:
         self._asked_at = self._clock() if reply_requested else self._asked_at
         interval = self._limits.feedback_interval_s
         if self._awaits_endpos():
-            interval = min(interval, 0.2)  # ask often how far the server is
+            interval = min(interval, _ASK_ENDPOS_S)
         self._next_feedback = self._clock() + interval
 
     def _wait(self) -> None:
