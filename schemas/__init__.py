@@ -5,10 +5,12 @@ as in an installed wheel.
 """
 
 import json
+from functools import cache
 from importlib import resources
 from typing import Any
 
 
+@cache  # a start asks for those of an envelope several times for each table
 def text(name: str) -> str:
     """The schema ``name`` as it is written in its file (JSON text).
 

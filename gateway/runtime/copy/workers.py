@@ -45,6 +45,8 @@ _JOIN_S: Final = 5.0
 _AHEAD: Final = 2
 """Number of chunks of a table that are read ahead of the one that is placed next."""
 _SNAPSHOTS: Final = 16
+_LOOKS: Final = 10
+"""Number of copies that `CopyWorkers.forget` looks at for each placed chunk, on average."""
 _LARGE: Final = 4
 """Number of remaining chunks from which several workers read one table."""
 
@@ -69,6 +71,8 @@ class CopyWorkers:
         retry_s: float,
     ) -> None:
         self._jobs = jobs
+        self._copying = list(jobs)
+        self._placed = 0
         self._settings = settings
         self._open_reader = open_reader
         self._retry_s = retry_s
@@ -176,7 +180,13 @@ class CopyWorkers:
         Args:
             snapshot: A snapshot whose transactions everything read from now on sees.
         """
-        changed = [job for job in self._jobs if job.copy.has_unseen and not job.over]
+        # Rarely where many tables are being copied: it looks at each of them.
+        self._placed += 1
+        if self._placed * _LOOKS < len(self._copying):
+            return
+        self._placed = 0
+        self._copying = [job for job in self._copying if not job.over]
+        changed = [job for job in self._copying if job.copy.has_unseen]
         with self._turn:
             floors = [(job, job.front.floor(snapshot)) for job in changed]
         for job, floor in floors:
