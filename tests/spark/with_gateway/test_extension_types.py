@@ -1,4 +1,7 @@
-"""Random values of extensions' types, through Avro and Spark, and back to the server."""
+"""Random values of an extension's types, through Avro and Spark, and back to the server.
+
+A run takes one extension; ``make test-all`` takes both.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from schemas.settings.tables import TYPE_CHOICES, TableFormatName
 from spark_consumer.job.job import run
 from tests.spark.with_gateway.test_native_types import TEXTS, array_of, assert_same
 from tests.support.gateway.scene import Scene, running, scene
-from tests.support.run.seeds import setseed
+from tests.support.run.seeds import in_turn, setseed
 from tests.support.spark.every_format import choose_formats, subscriptions
 
 if TYPE_CHECKING:
@@ -59,7 +62,7 @@ KINDS = {
 
 @pytest.mark.parametrize(
     ("postgres_major", "extension"),
-    [(17, "hstore"), (18, "vector")],
+    in_turn(__name__, [(17, "hstore"), (18, "vector")]),
     indirect=["postgres_major"],
 )
 def test_random_values_of_an_extension_come_back_as_the_server_has_them(
