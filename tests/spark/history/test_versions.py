@@ -13,6 +13,7 @@ from spark_consumer.formats.delta import merge
 from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.formats.iceberg.format import IcebergFormat
 from spark_consumer.formats.protocol import TableFormat
+from tests.support.run.seeds import in_turn
 from tests.support.spark.histories import BAG_COLUMNS, KEYED_COLUMNS, bag_history, keyed_history
 from tests.support.spark.memory_format import MemoryFormat
 from tests.support.spark.records import StaticSchemas
@@ -57,7 +58,7 @@ def play(history: Versioned, chance: random.Random) -> None:
     assert len(identities) == len(set(identities))
 
 
-@pytest.mark.parametrize("way", FORMATS)
+@pytest.mark.parametrize("way", ["in memory", *in_turn(__name__, ["Delta, marked", "Iceberg"])])
 def test_a_keyed_tables_history_shows_each_state(
     spark: SparkSession, tmp_path: Path, seed: int, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,7 @@
-"""From PostgreSQL through gateway and job: histories show what a native subscription had."""
+"""From PostgreSQL through gateway and job: histories show what a native subscription had.
+
+A run takes one format; ``make test-all`` takes both.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ from spark_consumer.settings import ConsumerSettings
 from tests.support.backends.servers import Database, DatabaseFactory
 from tests.support.gateway.native import NativeSubscription
 from tests.support.gateway.scene import Scene, current_lsn, scene
+from tests.support.run.seeds import in_turn
+from tests.support.spark.every_format import FORMATS, formats_of, subscriptions
 from tests.support.spark.versioned import as_of
 from tests.support.workloads.dml import PUBLICATIONS, TABLES, Workload
 
@@ -49,23 +54,21 @@ def test_histories_show_at_each_lsn_the_rows_of_the_native_subscription(
             registry_url=s.project.registry,
             warehouse=str(tmp_path / "warehouse"),
             checkpoint=str(tmp_path / "checkpoint"),
-            subscriptions=(s.slot, f"{s.slot}_i"),
-            formats={f"{s.slot}_i": "iceberg"},
+            subscriptions=tuple(formats),
+            formats=formats,
             history=tuple(f"public.{name}" for name in NAMES),
             endpos=parse_lsn(endpos),
         )
         assert run(settings, spark, stopping=threading.Event()) == 0
 
+    kinds = in_turn(__name__, FORMATS)
     with database.connect() as connection:
         connection.execute(f"{TABLES} {PUBLICATIONS}".encode())
         workload = Workload(connection, seed)
         workload.run(30)
         native = NativeSubscription(database, make_database, TABLES, NATIVE)
-        publications = ", ".join(NATIVE)
-        s = scene(
-            f"{PUBLICATIONS} CREATE SUBSCRIPTION {{s}} CONNECTION '' PUBLICATION {publications};"
-            f"CREATE SUBSCRIPTION {{s}}_i CONNECTION '' PUBLICATION {publications};"
-        )
+        s = scene(PUBLICATIONS + subscriptions("{s}", ", ".join(NATIVE), kinds))
+        formats = formats_of(s.slot, kinds)
         s.run_to("0/1")
         begin = end = current_lsn(connection)
         s.run_to(end)
@@ -83,7 +86,7 @@ def test_histories_show_at_each_lsn_the_rows_of_the_native_subscription(
         consume(end)
 
     assert begin in states or len(states) > 1
-    for subscription, kind in ((s.slot, "delta"), (f"{s.slot}_i", "iceberg")):
+    for subscription, kind in formats.items():
         for name in NAMES:
             path = tmp_path / "warehouse" / subscription / "public" / f"{name}__history"
             versions = spark.read.format(kind).load(str(path)).collect()
