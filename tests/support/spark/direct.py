@@ -13,7 +13,7 @@ from spark_consumer.apply.driver.writer import NotSmallError
 from spark_consumer.apply.frames.guessed import Learnt
 from spark_consumer.formats.commit_metadata import Found
 from spark_consumer.formats.delta.format import DeltaFormat
-from spark_consumer.formats.protocol import TableFormat
+from spark_consumer.formats.protocol import Table, TableFormat
 from spark_consumer.kafka.decode import wire
 from spark_consumer.kafka.markers import Marker, Range
 from spark_consumer.kafka.position import Share, TopicState, share
@@ -51,6 +51,7 @@ class Direct:
         self.spark = spark
         self._topic = topic
         self._learnt = Learnt()
+        self._left: tuple[TableFormat, Found] | None = None
         self.skipped = 0
         self.held = 0
         self.path = table_folder(str(warehouse), "s", f"{part(topic.schema)}.{part(topic.table)}")
@@ -75,10 +76,11 @@ class Direct:
         spark = self.spark.newSession()
         applier = Applier(spark, self._topic.registry, self._learnt)
         table = self.tables.table(spark, self.path, f"subscription s, table {self._topic.table}")
-        found = table.find()
+        found = self._left_in(table) or table.find()
         wanted = self._share(placed, [first, upto] if first < upto else [upto], found)
         if wanted is None:
             return found
+        self._left = None
         starts = {span.partition: span.start for span in wanted.spans}
         records = [
             (offset, record)
@@ -90,6 +92,7 @@ class Direct:
             if held:
                 done = applier.apply_held(table, found, wanted, self._held(spark, read))
                 self.held += 1
+                self._left = self.tables, done
                 return done
         except NotSmallError as error:
             if error.reached is not None:
@@ -101,6 +104,21 @@ class Direct:
         done = applier.apply_frame(table, found, wanted, wire(read), small=small)
         self.skipped += applier.skipped
         return done
+
+    def _left_in(self, table: Table) -> Found | None:
+        """The state in which the driver has left the table, as a job remembers it.
+
+        To read it anew takes longer than a cut. None: another format's object is here, as in
+        another process, or somebody has written to the table.
+        """
+        if self._left is None or self._left[0] is not self.tables:
+            return None
+        found = self._left[1]
+        log = Path(self.path, "_delta_log")
+        newest = [f"{version:020}.json" for version in (found.version, found.version + 1)]
+        if [(log / name).exists() for name in newest] != [True, False]:
+            return None
+        return found if table.believed() == found.version else None
 
     def _held(self, spark: SparkSession, read: DataFrame) -> HeldRecords:
         jvm: Any = spark._jvm
