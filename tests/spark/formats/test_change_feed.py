@@ -17,6 +17,7 @@ from spark_consumer.formats.commit_metadata import Commit, Version
 from spark_consumer.formats.data_files import DataFile, DataFiles
 from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.formats.delta.table import DeltaTable
+from tests.support.run.seeds import in_turn
 from tests.support.spark.apply_worker import KeyedTable, Multiset
 from tests.support.spark.direct import Direct, let_mark
 from tests.support.spark.histories import (
@@ -97,7 +98,10 @@ def assert_net(table: Direct, changes: dict[int, list[Change]], first: int, last
         assert rows == rows_at(table, version), version
 
 
-@pytest.mark.parametrize(("way", "tail"), [("in a base", 0), ("in a tail", 4_000), ("bag", None)])
+@pytest.mark.parametrize(
+    ("way", "tail"),
+    [*in_turn(__name__, [("in a base", 0), ("in a tail", 4_000)]), ("bag", None)],
+)
 def test_a_stream_gets_each_net_change_of_a_cut_once(
     spark: SparkSession,
     tmp_path: Path,

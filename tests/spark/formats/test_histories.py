@@ -15,6 +15,7 @@ from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.formats.iceberg import merge as iceberg_merge
 from spark_consumer.formats.iceberg.format import IcebergFormat
 from spark_consumer.formats.protocol import TableFormat
+from tests.support.run.seeds import in_turn
 from tests.support.spark.apply_worker import KeyedTable, Multiset
 from tests.support.spark.direct import Direct, let_mark
 from tests.support.spark.histories import BAG_COLUMNS, KEYED_COLUMNS, bag_history, keyed_history
@@ -40,6 +41,14 @@ FORMATS: dict[str, Callable[[], TableFormat]] = {
 """By way in which rows change; ``merged`` is Delta by its public interface."""
 
 
+WAYS = [
+    *in_turn(__name__, ["by the driver", "by the driver, in a base", "by the driver, in a tail"]),
+    *in_turn(__name__, ["in frames", "marked"]),
+    *in_turn(__name__, ["merged", "in memory"]),
+    *in_turn(__name__, ["Iceberg, rewritten", "Iceberg, marked"]),
+]
+"""One of each kind; with another seed, other ones and another history."""
+
 TAILS = {"by the driver, in a base": 0, "by the driver, in a tail": 4_000}
 """Bytes of the tail, where the driver marks rows of other files."""
 
@@ -50,7 +59,7 @@ def play(table: Direct, records: int, chance: random.Random, way: str) -> None:
     The first batch is applied in frames.
     """
     held = way.startswith("by the driver")
-    batches = 12 if held else 2
+    batches = 6 if held else 2
     cuts = [*sorted(chance.sample(range(1, records), batches - 1)), records]
     first = 0
     # The last round has nothing new.
@@ -62,7 +71,7 @@ def play(table: Direct, records: int, chance: random.Random, way: str) -> None:
     assert table.held == (batches - 1 if held else 0)
 
 
-@pytest.mark.parametrize("way", FORMATS)
+@pytest.mark.parametrize("way", WAYS)
 def test_a_keyed_table_ends_as_the_apply_worker_leaves_it(
     spark: SparkSession, tmp_path: Path, seed: int, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,7 +94,7 @@ def test_a_keyed_table_ends_as_the_apply_worker_leaves_it(
     assert table.rows() == model.contents()
 
 
-@pytest.mark.parametrize("way", ["by the driver, in a tail", "in frames"])
+@pytest.mark.parametrize("way", in_turn(__name__, ["by the driver, in a tail", "in frames"]))
 def test_a_table_under_another_key_ends_as_the_apply_worker_leaves_it(
     spark: SparkSession, tmp_path: Path, seed: int, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,7 +116,10 @@ def test_a_table_under_another_key_ends_as_the_apply_worker_leaves_it(
 
 @pytest.mark.parametrize(
     "way",
-    ["by the driver", "in frames", "merged", "Iceberg, marked", "in memory"],
+    [
+        *in_turn(__name__, ["by the driver", "in frames"]),
+        *in_turn(__name__, ["merged", "Iceberg, marked", "in memory"]),
+    ],
 )
 def test_a_multiset_ends_as_the_apply_worker_leaves_it(
     spark: SparkSession, tmp_path: Path, seed: int, way: str, monkeypatch: pytest.MonkeyPatch

@@ -32,6 +32,7 @@ from spark_consumer.kafka.position import Position
 from spark_consumer.reader import state_at
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.states.manifests import TableState
+from tests.support.run.seeds import in_turn
 from tests.support.spark.direct import Direct
 from tests.support.spark.kafka_topics import RegisteredSchemas, Topics
 from tests.support.spark.records import Col, StaticSchemas, TableTopic
@@ -88,8 +89,19 @@ def test_small_files_are_put_together_and_old_ones_stay_as_long_as_they_are_need
     assert rows_at(now) == list(range(2 * FILES))
 
 
-@pytest.mark.parametrize("table_format", [DeltaFormat(), IcebergFormat()], ids=["delta", "iceberg"])
-@pytest.mark.parametrize("compactor", ["a job that is killed", "another program"])
+KILLED, OTHER = "a job that is killed", "another program"
+COMPACTED: list[tuple[TableFormat, str]] = [
+    *in_turn(__name__, [(DeltaFormat(), KILLED), (DeltaFormat(), OTHER)]),
+    *in_turn(__name__, [(IcebergFormat(), OTHER), (IcebergFormat(), KILLED)]),
+]
+"""A compactor for each format; with another seed the other one."""
+
+
+@pytest.mark.parametrize(
+    ("table_format", "compactor"),
+    COMPACTED,
+    ids=[f"{tables.name}, {compactor}" for tables, compactor in COMPACTED],
+)
 def test_the_version_of_the_newest_state_outlives_a_compaction_that_no_state_names(
     spark: SparkSession,
     tmp_path: Path,
@@ -117,7 +129,7 @@ def test_the_version_of_the_newest_state_outlives_a_compaction_that_no_state_nam
         rows = table_format.rows_at(session, table.path, version)
         return sorted(row.id for row in rows.collect())
 
-    if compactor == "another program":
+    if compactor == OTHER:
         monkeypatch.setattr(maintenance, "_MANY_FILES", FILES + 1)
         tidy(state)
         if isinstance(table, IcebergTable):
@@ -146,6 +158,7 @@ def test_large_files_keep_their_place_and_a_table_clustered_by_its_user_is_clust
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maintenance, "_SMALL_FILE_BYTES", 1 << 16)
+    monkeypatch.setattr(maintenance, "_MANY_FILES", 4)
     settings = ConsumerSettings(
         kafka={}, registry_url="", warehouse=str(tmp_path), subscriptions=("s",)
     )
@@ -153,7 +166,7 @@ def test_large_files_keep_their_place_and_a_table_clustered_by_its_user_is_clust
     tables = SubscriberTables(session, DeltaFormat(), str(tmp_path), "s")
     large = 40_000
     many = spark.range(large + 1, large + 2).union(spark.range(large + 10, large + 11))
-    batches = [spark.range(0, large).coalesce(1), *[many.repartition(FILES // 2)] * 9]
+    batches = [spark.range(0, large).coalesce(1), *[many.repartition(FILES // 2)] * 2]
     states = {}
     for name in ("plain", "clustered"):
         table = tables.table(session, f"public.{name}")
@@ -177,15 +190,15 @@ def test_large_files_keep_their_place_and_a_table_clustered_by_its_user_is_clust
     kept = [file for file in before if file[1] == 0]
     assert [count for *_, count in kept] == [large]
     assert kept[0] in files("plain")
-    assert sorted(count for *_, count in files("plain")) == [18, large]
-    assert sum(count for *_, count in files("clustered")) == large + 18
+    assert sorted(count for *_, count in files("plain")) == [4, large]
+    assert sum(count for *_, count in files("clustered")) == large + 4
     table = tables.table(session, "public.clustered")
     detail = session.sql(f"DESCRIBE DETAIL delta.`{table.path}`").first()
     assert detail is not None and detail.clusteringColumns == ["id"]
     after = tables.find("public.clustered")
     assert after is not None and after.version == table.version()
     table.write(spark.range(1), after.commit, after, empty=False, recreate=False)
-    assert sum(count for *_, count in files("clustered")) == large + 19
+    assert sum(count for *_, count in files("clustered")) == large + 5
 
 
 def test_longer_times_of_the_user_count_and_one_table_s_trouble_is_its_own(
@@ -336,7 +349,7 @@ def test_files_are_put_together_on_top_of_the_last_commit_only(
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("delta_private", ["auto", "never"])
+@pytest.mark.parametrize("delta_private", in_turn(__name__, ["auto", "never"]))
 def test_the_job_looks_after_tables_when_it_is_time_and_ends_when_it_has_what_there_was(
     spark: SparkSession,
     kafka: str,

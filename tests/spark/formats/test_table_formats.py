@@ -22,6 +22,7 @@ from spark_consumer.formats.protocol import Table, TableFormat
 from spark_consumer.kafka.layout import ColumnPlan
 from spark_consumer.kafka.position import Position
 from spark_consumer.spark.files import Folder
+from tests.support.run.seeds import in_turn
 from tests.support.spark.memory_format import MemoryFormat
 
 if TYPE_CHECKING:
@@ -70,7 +71,14 @@ def exchange(
     table.exchange(ValueChanges(source, [ID]), commit(serial), found)
 
 
-@pytest.mark.parametrize("name", [*FORMATS, "public Delta, at once"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Delta",
+        "Iceberg",
+        *in_turn(__name__, ["public Delta", "public Delta, at once", "in memory"]),
+    ],
+)
 def test_of_two_writes_on_top_of_one_state_the_second_changes_nothing(
     spark: SparkSession, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ from spark_consumer.kafka.decode import wire
 from spark_consumer.kafka.layout import value_layout
 from spark_consumer.values.keys import canonical
 from tests.golden import equality
+from tests.support.run.seeds import in_turn
 from tests.support.spark.direct import Direct
 from tests.support.spark.memory_format import MemoryFormat
 from tests.support.spark.records import Col, Record, StaticSchemas, TableTopic, frame, value_schema
@@ -33,7 +34,12 @@ LOCAL_TIMES = {
 TIMES = "timestamp without time zone[]"
 
 
-@pytest.fixture(params=["Delta", "public Delta", "Iceberg", "in memory"])
+@pytest.fixture(
+    params=[
+        *in_turn(__name__, ["Delta", "public Delta"]),
+        *in_turn(__name__, ["Iceberg", "in memory"]),
+    ]
+)
 def tables(request: pytest.FixtureRequest) -> TableFormat:
     """What keeps the contract of a table format."""
     if request.param == "in memory":

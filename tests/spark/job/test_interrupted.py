@@ -22,6 +22,7 @@ from spark_consumer.job.job import run
 from spark_consumer.reader import state_at
 from spark_consumer.settings import ConsumerSettings
 from tests.support.backends.servers import BRIEF_JAVA
+from tests.support.run.seeds import in_turn
 from tests.support.run.waiting import wait_until
 from tests.support.spark.kafka_topics import RegisteredSchemas, Topics
 from tests.support.spark.records import Col, TableTopic
@@ -122,7 +123,7 @@ FIRST = {"delta": f"_delta_log/{0:020}.json", "iceberg": "metadata/v1.metadata.j
 EXPECTED = [[(3, "copied"), (4, "new")]] * 3
 
 
-@pytest.fixture(params=["delta", "iceberg"])
+@pytest.fixture(params=in_turn(__name__, ["delta", "iceberg"]))
 def scene(kafka: str, registry: str, tmp_path: Path, request: pytest.FixtureRequest) -> Scene:
     made = Scene(kafka, registry, tmp_path, request.param)
     made.produce()
