@@ -13,10 +13,12 @@ from gateway.core.lsn import Lsn
 from gateway.core.records import Batch, Cut, Feed, Record
 from gateway.core.watermark import CopyState, Watermark
 from gateway.sink.clients.identity import SlotIdentity
+from gateway.sink.clients.properties import connect_first
 from gateway.sink.delivery.sink import TransactionalSink
 from gateway.sink.own_topics.compacted_topic import read_compacted
 from gateway.sink.own_topics.progress import KafkaProgress, read_progress
 from gateway.sink.topics.topics import TopicSpec, ensure_topics, progress_topic_spec
+from tests.support.gateway.process import PROMPT
 from tests.support.models.markers import decode_marker
 from tests.support.run.waiting import wait_until
 
@@ -70,10 +72,12 @@ class Topics:
         """The markers."""
         consumer = Consumer(
             {
+                **PROMPT,
                 **self.kafka,
                 "group.id": "test",
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
+                "fetch.wait.max.ms": 10,
             }
         )
         found = []
@@ -88,6 +92,7 @@ class Topics:
             return error is not None and error.code() == KafkaError._PARTITION_EOF
 
         try:
+            connect_first(consumer, self.markers)
             consumer.assign([TopicPartition(self.markers, 0, 0)])
             wait_until(is_at_end, 60, "the end of the markers", poll_s=0)
         finally:
@@ -101,9 +106,10 @@ class Topics:
     def uncommitted(self) -> int:
         """Records in partition 0, visible or not; control records count, too."""
         consumer = Consumer(
-            {**self.kafka, "group.id": "test", "isolation.level": "read_uncommitted"}
+            {**PROMPT, **self.kafka, "group.id": "test", "isolation.level": "read_uncommitted"}
         )
         try:
+            connect_first(consumer, self.rows)
             _, end = consumer.get_watermark_offsets(TopicPartition(self.rows, 0), timeout=20)
         finally:
             consumer.close()
