@@ -65,7 +65,7 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/*
 COPY --from=consumer-packages /opt/consumer /opt/consumer
 ENV PATH=/opt/consumer/bin:$PATH PGSLUICE_CACHE=/opt/pgsluice-cache
-RUN python -m gateway.jars.fetch spark iceberg \
+RUN python -m gateway.jars.fetch spark iceberg jdbc \
  && rm -rf /opt/pgsluice-cache/ivy /opt/pgsluice-cache/jars/java-compiler-* \
  && mkdir -p /var/lib/pgsluice/warehouse /var/lib/pgsluice/checkpoint \
  && chown -R 10001:10001 /opt/pgsluice-cache /var/lib/pgsluice

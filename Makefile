@@ -69,8 +69,8 @@ demo: setup ## The whole path on real parts; KEEP=1 leaves them running
 bench: setup ## Measure rows per second beside pg_recvlogical
 	@$(BIN)/python -m bench
 
-dist: setup ## The wheel, the jars and the program for spark-submit, into dist/; S3=1 adds the jars of s3a://, ICEBERG=1 that of Iceberg
-	@$(BIN)/python tools/dist.py $(if $(S3),--s3) $(if $(ICEBERG),--iceberg)
+dist: setup ## The wheel, the jars and the program for spark-submit, into dist/; S3=1 adds the jars of s3a://, ICEBERG=1 that of Iceberg, JDBC=1 that of its catalog in PostgreSQL
+	@$(BIN)/python tools/dist.py $(if $(S3),--s3) $(if $(ICEBERG),--iceberg) $(if $(JDBC),--jdbc)
 
 lock: setup ## Write the lock files anew
 	@$(BIN)/python tools/lock.py

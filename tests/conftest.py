@@ -283,7 +283,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         **ALIVE,
         **LOCAL_FILES,
         "spark.driver.extraClassPath": ":".join(
-            str(jar) for name in ("spark", "iceberg") for jar in jars.jars(name)
+            str(jar) for name in ("spark", "iceberg", "jdbc") for jar in jars.jars(name)
         ),
         "spark.sql.shuffle.partitions": "2",
         # Otherwise VACUUM lists the folder of a table by 10,000 tasks.

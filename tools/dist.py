@@ -1,9 +1,10 @@
 """A folder with all that a cluster needs for the Spark job.
 
-``python tools/dist.py [--iceberg] [--s3] [FOLDER]``
+``python tools/dist.py [--iceberg] [--jdbc] [--s3] [FOLDER]``
 The wheel, the connector jars for ``spark-submit --jars``, the options of the executors' JVMs, and
 the program that spark-submit starts;
-with ``--iceberg`` also the jar of Iceberg, with ``--s3`` those of Hadoop's ``s3a://``.
+with ``--iceberg`` also the jar of Iceberg, with ``--jdbc`` PostgreSQL's driver for its catalogs,
+with ``--s3`` those of Hadoop's ``s3a://``.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def main(arguments: list[str]) -> int:
     """Make the folder, by default ``dist``; the exit code."""
-    more = [name for name in ("iceberg", "s3") if f"--{name}" in arguments]
+    more = [name for name in ("iceberg", "jdbc", "s3") if f"--{name}" in arguments]
     folders = [name for name in arguments if not name.startswith("--")]
     folder = Path(folders[0] if folders else "dist").resolve()
     (folder / "jars").mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 LOCKS: Final = ("requirements-gateway.lock", "requirements-consumer.lock")
-CONFIGURATIONS: Final = ("spark", "iceberg", "s3")
+CONFIGURATIONS: Final = ("spark", "iceberg", "jdbc", "s3")
 _PIN: Final = re.compile(r"^([\w.-]+)==([^\s;\\]+)((?:[^\n]*\\\n)+[^\n]*)", re.MULTILINE)
 _HASH: Final = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 _LICENCE: Final = re.compile(r"^\| ([\w.-]+) \| ([^|]+) \|$", re.MULTILINE)
