@@ -13,6 +13,7 @@ from typing import Any
 
 from spark_consumer.display import shown
 from spark_consumer.errors import TableError
+from spark_consumer.formats.catalog import Catalog
 from spark_consumer.formats.choice import table_details
 from spark_consumer.formats.commit_metadata import NO_VERSION
 from spark_consumer.names import history_name, lsn_text, table_folder
@@ -50,7 +51,7 @@ def print_tables(settings: ConsumerSettings, *, at: str | None, as_json: bool) -
             except TableError as error:
                 missing.append(error)
                 continue
-            found = _listed(manifest, subscription, settings.warehouse, open_folder)
+            found = _listed(manifest, subscription, settings, open_folder)
             lines = [json.dumps(found, ensure_ascii=False)] if as_json else _lines(found)
             for line in lines:
                 print(shown(line), flush=True)
@@ -77,8 +78,14 @@ def _folders(settings: ConsumerSettings) -> Iterator[_OpenFolder]:
 
 
 def _listed(
-    manifest: Manifest, subscription: str, warehouse: str, open_folder: _OpenFolder
+    manifest: Manifest, subscription: str, settings: ConsumerSettings, open_folder: _OpenFolder
 ) -> dict[str, Any]:
+    warehouse, catalog = settings.warehouse, Catalog.of(settings, subscription)
+
+    def place(name: str) -> dict[str, str]:
+        path = table_folder(warehouse, subscription, name)
+        return {"path": path, **({} if catalog is None else {"name": catalog.shown(path)})}
+
     tables = []
     for name in sorted({*manifest.tables, *manifest.copies, *manifest.held_by_gateway}):
         path = table_folder(warehouse, subscription, name)
@@ -88,7 +95,7 @@ def _listed(
         tables.append(
             {
                 "table": name,
-                "path": path,
+                **place(name),
                 "version": None if state is None else state.version,
                 "rows": None if details is None else details.rows,
                 "last_change_lsn": None if commit is None else lsn_text(commit.position.end_lsn),
@@ -99,7 +106,7 @@ def _listed(
     histories = [
         {
             "table": name,
-            "path": table_folder(warehouse, subscription, history_name(name)),
+            **place(history_name(name)),
             "version": one.version if one.version != NO_VERSION else None,
             "complete_until": lsn_text(one.end_lsn),
             "reason": None if one.held is None else one.held.reason,
@@ -139,13 +146,17 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
             parts.append(f"last change {one['last_change_lsn']}{at}")
         yield f"table {one['table']}: {', '.join(parts)}"
         if one["version"] is not None:
-            yield f"  {one['path']}"
+            yield _place(one)
     for one in found.get("histories", ()):
         state = "held" if one["reason"] is not None else f"version {one['version']}"
         yield f"history of {one['table']}: {state}, complete until {one['complete_until']}"
-        yield f"  {one['path']}"
+        yield _place(one)
     for line in found["incomplete"]:
         yield f"incomplete: {line}"
+
+
+def _place(one: Mapping[str, Any]) -> str:
+    return f"  {one['path']}" + (f", in the catalog {one['name']}" if "name" in one else "")
 
 
 def _time(microseconds: int | None) -> str | None:

@@ -8,10 +8,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_consumer.errors import SettingsError, TableError
+from spark_consumer.formats.catalog import read_catalog
 from spark_consumer.formats.choice import format_at
 from spark_consumer.history.columns import OWN
 from spark_consumer.names import lsn_number, table_folder
-from spark_consumer.states.manifests import Manifest, Manifests
+from spark_consumer.spark.files import Folder
+from spark_consumer.states.manifests import Manifest, Manifests, manifest_folder
 from spark_consumer.states.points import find_state
 
 __all__ = ["as_of", "read", "state_at"]
@@ -34,7 +36,8 @@ def read(
         at: LSN (``16/B374D848``), or time, as text in ISO 8601 or as a value; a time without a
             zone is UTC. The newest state at or before it is read; None for the newest of all.
         warehouse: Folder of the tables.
-        spark: Session with the jars of the tables' format.
+        spark: Session with the jars of the tables' format, and with the catalog if Iceberg tables
+            have one.
 
     Raises:
         SettingsError: `at` is neither an LSN nor a time.
@@ -48,7 +51,8 @@ def read(
             hint=f"it has {', '.join(sorted(known)) or 'none'}",
         )
     path = table_folder(warehouse, subscription, table)
-    table_format = format_at(spark, path)
+    catalog = read_catalog(Folder(spark, manifest_folder(warehouse, subscription)))
+    table_format = format_at(spark, path, catalog)
     if table_format is None:
         raise TableError(f"subscription {subscription}: there is no table in the folder of {table}")
     return table_format.rows_at(spark, path, known[table])

@@ -22,6 +22,9 @@ __all__ = ["consume", "consumer_settings", "known_subscriptions", "show_tables",
 
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """Set by spark-submit for the Python process that it starts."""
+_CATALOG: Final = "spark.sql.catalog."
+_DRIVER: Final = "jdbc:postgresql:"
+"""In the address of an Iceberg catalog that is in PostgreSQL."""
 
 
 def consume(settings: Settings, *, subscriptions: Sequence[str], endpos: Lsn | None) -> int:
@@ -96,7 +99,9 @@ def consumer_settings(
 ) -> ConsumerSettings:
     """Return the part of the configuration that the Spark job needs, and the jars if wanted."""
     job = with_connections(settings.consumer, settings.kafka, settings.registry)
-    formats = {job.format_of(name) for name in subscriptions}
+    kinds: set[str] = {job.format_of(name) for name in subscriptions}
+    if any(key.startswith(_CATALOG) and _DRIVER in value for key, value in job.spark.items()):
+        kinds.add("jdbc")
     return replace(
         job,
         subscriptions=tuple(subscriptions),
@@ -104,14 +109,14 @@ def consumer_settings(
         endpos=endpos,
         shutdown_timeout_s=settings.consumer.shutdown_timeout_s
         or settings.limits.shutdown_timeout_s,
-        jars=() if not jars or _SUBMITTED in os.environ else _jars(formats),
+        jars=() if not jars or _SUBMITTED in os.environ else _jars(kinds),
     )
 
 
-def _jars(formats: Collection[str]) -> tuple[str, ...]:
+def _jars(kinds: Collection[str]) -> tuple[str, ...]:
     from gateway.jars.ivy import jars
 
-    wanted = ["spark", *(["iceberg"] if "iceberg" in formats else [])]
+    wanted = ["spark", *(name for name in ("iceberg", "jdbc") if name in kinds)]
     return tuple(str(path) for name in wanted for path in jars(name))
 
 

@@ -5,9 +5,10 @@ The string below a field is its line in the reference of docs/operations.md, in 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from schemas.settings.fields import Rule, address
 
@@ -25,6 +26,41 @@ def _tables(value: tuple[str, ...]) -> None:
     for name in value:
         if "." not in name:
             raise ValueError(f"{name!r} does not name a table", "it is schema.table")
+
+
+CATALOG_NAMES: Final = "{subscription}.{schema}_{table}"
+"""Names of rebuilt tables in a catalog, by default."""
+
+_PLACE: Final = re.compile(r"\{(subscription|schema|table)\}")
+_CATALOG: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_IN_CATALOG: Final = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)+")
+_EXAMPLE: Final = "for example lake.orders: letters, digits and _, with a point before the table"
+
+
+def _catalog(value: str) -> None:
+    if not _CATALOG.fullmatch(value):
+        raise ValueError(f"{value!r} names no catalog", "letters, digits and _, as in Spark's keys")
+
+
+def _catalogs(value: Mapping[str, str]) -> None:
+    for name in filter(None, value.values()):
+        _catalog(name)
+
+
+def _pattern(value: str) -> None:
+    if "{table}" not in value or not _IN_CATALOG.fullmatch(_PLACE.sub("x", value)):
+        raise ValueError(f"{value!r} makes no names of tables", f"for example {CATALOG_NAMES}")
+
+
+def _chosen(value: Mapping[str, str]) -> None:
+    seen: dict[str, str] = {}
+    for table, name in value.items():
+        if table.count(".") < 2:
+            raise ValueError(f"{table!r} does not name a table", "it is subscription.schema.table")
+        if not _IN_CATALOG.fullmatch(name):
+            raise ValueError(f"{name!r} is no name for {table}", _EXAMPLE)
+        if (other := seen.setdefault(name.lower(), table)) != table:
+            raise ValueError(f"{other} and {table} have the same name, {name}", "choose another")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +81,22 @@ class ConsumerTable:
 
     formats: Mapping[str, TableFormatName] = field(default_factory=dict)
     """Subscriptions with another format: from the name to the format."""
+
+    catalog: Annotated[str | None, Rule(check=_catalog)] = None
+    """A catalog of Spark's that gives the rebuilt tables names: `spark_catalog` for Delta, one of
+    Iceberg's, as its properties in `consumer.spark` describe it, for Iceberg; see
+    [spark.md](spark.md#catalogs). Not set: tables are found by their folders."""
+
+    catalogs: Annotated[Mapping[str, str], Rule(check=_catalogs)] = field(default_factory=dict)
+    """Subscriptions with another catalog: from the name to the catalog, or to `""` for none."""
+
+    catalog_names: Annotated[str, Rule(check=_pattern)] = CATALOG_NAMES
+    """Names of tables in the catalog, in lower case and with `_` for any character other than a
+    letter of ASCII or a digit."""
+
+    catalog_tables: Annotated[Mapping[str, str], Rule(check=_chosen)] = field(default_factory=dict)
+    """Names of single tables in the catalog: from `subscription.schema.table` to the name, as
+    `namespace.table`."""
 
     readers: Readers = "current"
     """`widest` makes tables without what some readers lack: deletion vectors, column mapping and
@@ -125,3 +177,7 @@ class ConsumerTable:
     def format_of(self, subscription: str) -> TableFormatName:
         """Return the format of a subscription's tables."""
         return self.formats.get(subscription, self.format)
+
+    def catalog_of(self, subscription: str) -> str | None:
+        """Return the catalog of a subscription's tables; None if they have none."""
+        return self.catalogs.get(subscription, self.catalog) or None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
 
 from pyspark.sql import SparkSession
 
 from schemas.settings.tables import TableFormatName
+from spark_consumer.formats.catalog import Catalog
 from spark_consumer.formats.commit_metadata import Commit, Version
 from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.formats.delta.log_files import LOG, last_commit, rows_at
@@ -18,9 +18,6 @@ from spark_consumer.settings import ConsumerSettings
 from spark_consumer.spark.local_folder import ReadableFolder
 
 __all__ = ["TableDetails", "format_at", "open_format", "open_formats", "table_details"]
-
-_READERS: Final[tuple[TableFormat, ...]] = (DeltaFormat(private=False), IcebergFormat())
-"""Each format, for those who use its public interface only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,29 +44,44 @@ def table_details(
 def open_formats(
     spark: SparkSession, settings: ConsumerSettings, subscriptions: Iterable[str]
 ) -> dict[str, TableFormat]:
-    """Return the format of each subscription's tables.
+    """Return the format of each subscription's tables; those that are alike share what they know.
 
     Raises:
         SettingsError: the session cannot use one of them; says what is missing.
+        TransientConsumerError: a catalog does not answer.
     """
-    kinds = {name: settings.format_of(name) for name in subscriptions}
-    opened = {kind: open_format(spark, settings, kind) for kind in sorted(set(kinds.values()))}
-    return {name: opened[kind] for name, kind in kinds.items()}
+    opened: dict[tuple[TableFormatName, str | None], TableFormat] = {}
+    formats = {}
+    for name in subscriptions:
+        kind = settings.format_of(name), settings.catalog_of(name)
+        if kind not in opened:
+            opened[kind] = open_format(spark, settings, name)
+        formats[name] = opened[kind]
+    return formats
 
 
-def open_format(
-    spark: SparkSession, settings: ConsumerSettings, kind: TableFormatName
-) -> TableFormat:
-    """Return a format for the job's tables.
+def open_format(spark: SparkSession, settings: ConsumerSettings, subscription: str) -> TableFormat:
+    """Return the format of a subscription's tables.
 
     Raises:
         SettingsError: the session cannot use it; says what is missing.
+        TransientConsumerError: the catalog does not answer.
     """
-    if kind == "iceberg":
-        return IcebergFormat.checked(spark, settings.warehouse, settings.readers)
-    return DeltaFormat.checked(spark, settings.delta_private, settings.readers)
+    catalog = Catalog.of(settings, subscription)
+    if settings.format_of(subscription) == "iceberg":
+        return IcebergFormat.checked(spark, settings.warehouse, settings.readers, catalog)
+    return DeltaFormat.checked(spark, settings.delta_private, settings.readers, catalog)
 
 
-def format_at(spark: SparkSession, path: str) -> TableFormat | None:
-    """Return the format of the table in a folder, for its readers; None if there is no table."""
-    return next((one for one in _READERS if one.has_table(spark, path)), None)
+def format_at(spark: SparkSession, path: str, catalog: Catalog | None = None) -> TableFormat | None:
+    """Return the format of a table, for its readers; None if there is no table.
+
+    Args:
+        spark: Any session; with a catalog, one that has it.
+        path: Folder of the table.
+        catalog: Catalog of the table; None to look in the folder alone.
+    """
+    for one in (DeltaFormat(private=False), IcebergFormat(catalog=catalog)):
+        if one.has_table(spark, path):
+            return one
+    return None

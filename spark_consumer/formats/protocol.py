@@ -67,6 +67,20 @@ class TableFormat(Protocol):
             label: Name of the table in messages: ``subscription s1, table public.t1``.
         """
 
+    def register(self, spark: SparkSession, path: str, label: str) -> None:
+        """Give a table its name in the catalog of the format's tables, if they have one.
+
+        Nothing changes where the table has its name, or is not there yet.
+
+        Args:
+            spark: Session that nothing else uses meanwhile; it is prepared.
+            path: Folder of the table.
+            label: Name of the table in messages.
+
+        Raises:
+            TableError: another table has the name.
+        """
+
     def rows_at(self, spark: SparkSession, path: str, version: Version) -> DataFrame:
         """Return the rows of a table at a version, however old, as long as its files exist."""
 

@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 from spark_consumer.apply.driver.reader import SmallReader
 from spark_consumer.display import logger
 from spark_consumer.errors import COPY_AGAIN, TableError, TransientConsumerError
+from spark_consumer.formats.catalog import Catalog, write_catalog
 from spark_consumer.formats.commit_metadata import Found
 from spark_consumer.formats.protocol import TableFormat
 from spark_consumer.job.histories import Histories
@@ -38,8 +39,15 @@ from spark_consumer.metrics import Figures
 from spark_consumer.names import lsn_text, transaction_topic
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.spark.failures import SparkFailedError, every_table
+from spark_consumer.spark.files import Folder
 from spark_consumer.spark.tuning import INTERPRETED, tuned
-from spark_consumer.states.manifests import Hold, Manifest, Manifests, TableState
+from spark_consumer.states.manifests import (
+    Hold,
+    Manifest,
+    Manifests,
+    TableState,
+    manifest_folder,
+)
 from spark_consumer.states.views import Views
 
 __all__ = ["Rebuild"]
@@ -131,9 +139,14 @@ class Rebuild:
         """
         self.manifest = self._manifests.newest() or Manifest("")
         self._histories.check(self.manifest)
+        write_catalog(
+            Folder(self._spark, manifest_folder(self._settings.warehouse, self.subscription)),
+            Catalog.of(self._settings, self.subscription),
+        )
         # A job may have been stopped between its manifest and its views, or had other settings.
         self._views.clear()
         self._views.publish(self.manifest)
+        self._tables.register(self.manifest.every_table())
         self._count(0)
 
     def lacks_history(self) -> bool:
@@ -396,6 +409,7 @@ class Rebuild:
     def _store(self, manifest: Manifest) -> None:
         self.manifest = self._manifests.store(manifest, self.manifest)
         self._views.publish(self.manifest)
+        self._tables.register(self.manifest.every_table())
 
     def _apply(
         self, markers: Sequence[Marker], topics: Sequence[str], *, last: bool

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_consumer.display import as_word, logger
@@ -12,7 +15,7 @@ from spark_consumer.formats.choice import format_at
 from spark_consumer.formats.commit_metadata import NO_VERSION, Found, Version
 from spark_consumer.formats.protocol import Table, TableFormat
 from spark_consumer.names import HISTORY, source_name, table_folder
-from spark_consumer.spark.failures import TableTransientError, as_error
+from spark_consumer.spark.failures import TableTransientError, as_error, every_table
 from spark_consumer.spark.files import Folder
 from spark_consumer.states.manifests import Hold, manifest_folder
 
@@ -45,6 +48,9 @@ class SubscriberTables:
         self._subscription = subscription
         self.names: dict[str, str] = {}
         self.found: dict[str, Found] = {}
+        self._registered: set[str] = set()
+        self._unregistered: dict[str, str] = {}
+        """Reasons for which tables lack their names in the catalog, as the log has them."""
 
     def find(self, name: str, trusted: Version = NO_VERSION) -> Found | None:
         """Return a table's version and last commit, as a commit on top of it would confirm them.
@@ -159,8 +165,43 @@ class SubscriberTables:
         finally:
             folder.remove(_PROBE)
 
+    def register(self, names: Iterable[str]) -> None:
+        """Give tables their names in the catalog, if there is one, as far as they lack them.
+
+        The tables themselves are complete without: a failure is logged, and the next cut tries
+        again.
+
+        Raises:
+            TransientConsumerError: it concerns every table.
+        """
+        for name in names:
+            if name in self._registered:
+                continue
+            try:
+                self._register(name)
+            except Exception as error:  # whatever it is, it is this table's
+                if (every := every_table(error)) is not None:
+                    raise every from error
+                why = as_error(self.label(name), error)
+                if self._unregistered.get(name) != why.message:
+                    self._unregistered[name] = why.message
+                    _log.warning(
+                        "table without its name in the catalog: %s\nhint: %s",
+                        why.message,
+                        why.hint,
+                    )
+                continue
+            self._registered.add(name)
+            self._unregistered.pop(name, None)
+
+    def _register(self, name: str) -> None:
+        path = table_folder(self._warehouse, self._subscription, name)
+        self._format.register(self._spark, path, self.label(name))
+
     def check_name(self, name: str) -> None:
         """Refuse a table whose folder is reserved by the format, or has a history.
+
+        A table whose name in the catalog another one has is refused, too.
 
         Raises:
             TableError: it is, or has; the message says which.
@@ -176,6 +217,13 @@ class SubscriberTables:
                 f" {source_name(name.removesuffix(HISTORY))}",
                 hint="rename it, or move that folder away once the history is not written any more",
             )
+        if name not in self._registered:
+            try:
+                self._register(name)
+            except (PySparkException, Py4JError) as error:
+                if (every := every_table(error)) is not None:
+                    raise every from error
+                # The catalog does not answer, and the table can do without: see `register`.
 
     def _has_history(self, name: str) -> bool:
         try:

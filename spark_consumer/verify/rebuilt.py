@@ -53,7 +53,7 @@ class RebuiltTables:
         self.subscription = subscription
         self._settings = settings
         self._spark = spark.newSession()
-        self._tables = open_format(spark, settings, settings.format_of(subscription))
+        self._tables = open_format(spark, settings, subscription)
         self._tables.prepare(self._spark)
         self._schemas = schemas
         self._deadline = deadline

@@ -11,10 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 from schemas.settings.consumer import Readers, ViewEngine
 from spark_consumer.display import logger
 from spark_consumer.errors import SettingsError
+from spark_consumer.formats.catalog import Catalog
 from spark_consumer.formats.commit_metadata import Version
 from spark_consumer.formats.delta.check import check_delta, difference
 from spark_consumer.formats.delta.checkpoints import Checkpoints
 from spark_consumer.formats.delta.files import FileCache
+from spark_consumer.formats.delta.registration import check_catalog, register
 from spark_consumer.formats.delta.session import SESSION_SETTINGS
 from spark_consumer.formats.delta.table import DeltaTable
 from spark_consumer.formats.view_sql import ViewPlace, text_literal
@@ -38,18 +40,24 @@ class DeltaFormat:
     Attributes:
         private: Whether classes of Delta that are not public are used; see `check`.
         readers: Readers that tables are made for.
+        catalog: Session catalog, with the names of the tables; None if they have none.
         files: Files of tables, as far as known.
         checkpoints: Checkpoints of their logs.
     """
 
     private: bool = True
     readers: Readers = "current"
+    catalog: Catalog | None = None
     files: FileCache = field(default_factory=FileCache, compare=False)
     checkpoints: Checkpoints = field(default_factory=Checkpoints, compare=False)
 
     @classmethod
     def checked(
-        cls, spark: SparkSession, private: str, readers: Readers = "current"
+        cls,
+        spark: SparkSession,
+        private: str,
+        readers: Readers = "current",
+        catalog: Catalog | None = None,
     ) -> DeltaFormat:
         """Return the format, with private classes if the session's Delta has them as tested.
 
@@ -57,15 +65,19 @@ class DeltaFormat:
             spark: Session to check.
             private: `auto`, or `never` for the public interface only.
             readers: Readers that tables are made for.
+            catalog: Catalog in which they get names; None for none.
 
         Raises:
-            SettingsError: the session has no Delta; says what is missing.
+            SettingsError: the session has no Delta, and the message says what is missing; or the
+                catalog is not the session's.
         """
         check_delta(spark)
+        if catalog is not None:
+            check_catalog(catalog)
         why = "delta_private is never" if private == "never" else difference(spark)
         if why is not None:
             _log.warning("Delta is used by its public interface, which is slower: %s", why)
-        return cls(why is None, readers)
+        return cls(why is None, readers, catalog)
 
     @property
     def name(self) -> str:
@@ -92,6 +104,12 @@ class DeltaFormat:
         widest = self.readers == "widest"
         kept = (self.files, self.checkpoints)
         return DeltaTable(spark, path, label, *kept, private=self.private, widest=widest)
+
+    def register(self, spark: SparkSession, path: str, label: str) -> None:
+        """See `TableFormat`."""
+        if self.catalog is not None:
+            exists = self.has_table(spark, path)
+            register(spark, self.catalog, path, label, exists=exists)
 
     def rows_at(self, spark: SparkSession, path: str, version: Version) -> DataFrame:
         """See `TableFormat`."""

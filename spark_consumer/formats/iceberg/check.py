@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from spark_consumer.errors import SettingsError
+from spark_consumer.formats.catalog import Catalog
+from spark_consumer.formats.iceberg.pointers import iceberg_catalog, no_answer
 from spark_consumer.spark.files import RENAMING
 
-__all__ = ["check_iceberg"]
+__all__ = ["check_catalog", "check_iceberg"]
 
 _CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
 _LEAST: Final = (1, 12)
+_NOWHERE: Final = ("pgsluice", "no_table")
 _HINT: Final = "see docs/spark.md, Iceberg"
 
 
@@ -50,6 +53,29 @@ def check_iceberg(spark: SparkSession, warehouse: str) -> None:
             "Iceberg tables cannot be in a warehouse with # in its path: Iceberg cannot read them",
             hint='use another folder, or format = "delta"',
         )
+
+
+def check_catalog(spark: SparkSession, catalog: Catalog) -> None:
+    """Check that a session can have a catalog, and that its server answers.
+
+    Raises:
+        SettingsError: there is no such catalog, or it is not one of Iceberg's.
+        TransientConsumerError: it does not answer.
+    """
+    session = spark.newSession()
+    catalog.prepare(session)
+    jvm: Any = spark._jvm
+    try:
+        known = iceberg_catalog(session, catalog.name)
+        nowhere = jvm.org.apache.iceberg.catalog.TableIdentifier.parse(".".join(_NOWHERE))
+        known.tableExists(nowhere)
+    except Py4JJavaError as error:
+        raise no_answer(catalog.name, error) from error
+    except Py4JError as error:  # it has no such method
+        raise SettingsError(
+            f"the catalog {catalog.name} of Spark is not one of Iceberg's",
+            hint=f'spark.sql.catalog.{catalog.name} = "{_CATALOG}" makes it one',
+        ) from error
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -1,9 +1,9 @@
-"""Metadata of an Iceberg table in a folder, and commits that are made on top of it or not at all.
+"""Metadata of an Iceberg table, and commits that are made on top of it or not at all.
 
 Iceberg's own operations refresh the metadata before they commit, and are then on top of whatever
 has come meanwhile. Here they are gathered in a transaction that is never committed itself: its
-result replaces the metadata that it began with by one compare-and-set, `State.replace`. Hadoop's
-rename does that: the file of the next version of the metadata must not exist.
+result replaces the metadata that it began with by one compare-and-set, `State.replace`, of the
+table's pointer: see `pointers`.
 
 A snapshot has the metadata of the job's commit in its summary. Versions of a table are the sequence
 numbers of its snapshots.
@@ -24,7 +24,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from spark_consumer.errors import TableError
+from spark_consumer.formats.catalog import Catalog
 from spark_consumer.formats.commit_metadata import Commit, Version, outrun
+from spark_consumer.formats.iceberg.pointers import CatalogPointer, FolderPointer, Pointer
 
 __all__ = ["COMMIT", "Metadata", "State", "commit_of", "each"]
 
@@ -50,9 +52,12 @@ class Metadata:
         spark: Any session of the application.
         path: Folder of the table.
         label: Name of the table in messages.
+        catalog: Catalog that has the table; None if it is found by its folder.
     """
 
-    def __init__(self, spark: SparkSession, path: str, label: str) -> None:
+    def __init__(
+        self, spark: SparkSession, path: str, label: str, catalog: Catalog | None = None
+    ) -> None:
         self.label = label
         self.path = path
         self._spark = spark
@@ -60,34 +65,32 @@ class Metadata:
         jvm: Any = spark._jvm
         self.jvm = jvm
         self._iceberg = jvm.org.apache.iceberg
-        self._tables = self._iceberg.hadoop.HadoopTables(spark._jsc.hadoopConfiguration())
+        self._pointer: Pointer = (
+            FolderPointer(spark, path) if catalog is None else CatalogPointer(spark, path, catalog)
+        )
+
+    @property
+    def name(self) -> str:
+        """Name of the table for Spark's reader of Iceberg."""
+        return self._pointer.name
 
     def table(self) -> Any | None:
         """Return Iceberg's own object for the newest state; None if there is no table."""
-        try:
-            return self._tables.load(self.path)
-        except Py4JJavaError as error:
-            if self._is(error, _EXCEPTIONS + "NoSuchTableException"):
-                return None
-            raise
+        return self._pointer.load(self.label)
 
     def state(self) -> State | None:
         """Return the newest state; None if there is no table.
 
         Raises:
-            TableError: its metadata are of a table in another folder.
+            TableError: its metadata are of a table in another folder, or missing.
+            TransientConsumerError: the catalog does not answer.
         """
         table = self.table()
         if table is None:
             return None
         # Its files would be read there, and removed there by maintenance.
         if self._qualified(table.location()) != self._qualified(self.path):
-            raise TableError(
-                f"{self.label}: the folder {self.path} has the metadata of the Iceberg table in"
-                f" {table.location()}",
-                hint="such a table cannot be copied or moved as a folder: start with an empty "
-                "warehouse",
-            )
+            raise self._pointer.elsewhere(self.label, str(table.location()))
         changes = table.newTransaction()
         return State(self, changes.underlyingOps(), changes.startMetadata(), changes)
 
@@ -98,17 +101,13 @@ class Metadata:
             fields: Columns of the table.
             version: Version of Iceberg's format.
         """
-        with_them = self.schema(fields)
-        none = self._iceberg.PartitionSpec.unpartitioned()
         properties = {**PROPERTIES, "format-version": str(version)}
-        made = self._tables.newCreateTableTransaction(self.path, with_them, none, properties)
+        made = self._pointer.creation(self.schema(fields), properties)
         return State(self, made.underlyingOps(), None, made)
 
     def create(self, metadata: Any) -> None:
         """Create the table with metadata that are those of another one, but for the folder."""
-        schema = metadata.schema()
-        none = self._iceberg.PartitionSpec.unpartitioned()
-        made = self._tables.newCreateTableTransaction(self.path, schema, none, {})
+        made = self._pointer.creation(metadata.schema(), {})
         made.underlyingOps().commit(None, metadata)
 
     def schema(self, fields: Sequence[StructField]) -> Any:

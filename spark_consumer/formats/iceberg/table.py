@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField
 
 from spark_consumer.errors import COPY_AGAIN, TableError
+from spark_consumer.formats.catalog import Catalog
 from spark_consumer.formats.changes import KeyedChanges, ValueChanges
 from spark_consumer.formats.commit_metadata import NO_VERSION, Commit, Found, Version, outrun
 from spark_consumer.formats.data_files import DataFile, DataFiles
@@ -43,7 +44,7 @@ def rows_of(spark: SparkSession, state: State, version: Version | None = None) -
     if version is None:
         # With the columns of the table: those of its snapshot may be older. A commit on top of
         # `state` shows that nothing has come in between.
-        return reader.load(state.metadata.path)
+        return reader.load(state.metadata.name)
     snapshot = state.snapshot(version)
     if snapshot is None:
         raise TableError(
@@ -51,7 +52,7 @@ def rows_of(spark: SparkSession, state: State, version: Version | None = None) -
             hint="keep_hours says for how long states are kept",
         )
     at = reader.option("versionAsOf", str(snapshot.snapshotId()))
-    return at.load(state.metadata.path)
+    return at.load(state.metadata.name)
 
 
 class IcebergTable:
@@ -62,15 +63,21 @@ class IcebergTable:
         path: Folder of the table.
         label: Name of the table in messages.
         version: Version of Iceberg's format in which the table is created.
+        catalog: Catalog that has the table; None if it is found by its folder.
     """
 
     def __init__(
-        self, spark: SparkSession, path: str, label: str, version: Literal[2, 3] = 3
+        self,
+        spark: SparkSession,
+        path: str,
+        label: str,
+        version: Literal[2, 3] = 3,
+        catalog: Catalog | None = None,
     ) -> None:
         self.spark = spark
         self.path = path
         self.label = label
-        self._metadata = Metadata(spark, path, label)
+        self._metadata = Metadata(spark, path, label, catalog)
         self._format_version = version
 
     def version(self) -> Version:

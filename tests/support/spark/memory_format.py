@@ -67,6 +67,9 @@ class MemoryFormat:
     def has_table(self, spark: SparkSession, path: str) -> bool:
         return bool(self.states.get(path))
 
+    def register(self, spark: SparkSession, path: str, label: str) -> None:
+        pass
+
     def table(self, spark: SparkSession, path: str, label: str) -> MemoryTable:
         self.prepare(spark)
         return MemoryTable(spark, path, label, self.states.setdefault(path, []), self.lock)

@@ -26,10 +26,10 @@ class Reader(Protocol):
 
 
 class SparkReader:
-    """Spark SQL: a session that runs the file statement by statement."""
+    """Spark SQL: a session that runs the file statement by statement, by default a new one."""
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._session = spark.newSession()
+    def __init__(self, spark: SparkSession, session: SparkSession | None = None) -> None:
+        self._session = session or spark.newSession()
 
     def ask(self, file: Path, question: str) -> tuple[int, list[tuple[Any, ...]]]:
         text = file.read_text()
