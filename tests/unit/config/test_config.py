@@ -356,7 +356,7 @@ MISTAKES = [
     ("[kafka.acks]\nx = ['all']", {}, "kafka.acks.x: must be a text, a number or true/false"),
     ("[kafka.a]\nb = 1\n[kafka]\n'a.b' = 2", {}, "kafka.a.b: is given twice, in two spellings"),
     ("", {"CONSMER__X": "y"}, "PGSLUICE_CONSMER__X: unknown table; did you mean 'consumer'?"),
-    ("", {"CONSUMER__X": "y"}, "PGSLUICE_CONSUMER__X: unknown key; known are checkpoint, "),
+    ("", {"CONSUMER__X": "y"}, "PGSLUICE_CONSUMER__X: unknown key; known are catalog, "),
     ("", {"CONSUMER__SPARK": "y"}, "consumer.spark: must be a table, not str"),
     ("", {"KAFKA__A_FILE": "/absent"}, "PGSLUICE_KAFKA__A_FILE: the file cannot be read: No such"),
     (
