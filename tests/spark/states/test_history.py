@@ -151,7 +151,7 @@ def test_a_table_that_rarely_changes_is_read_as_it_was_and_its_old_files_go_in_t
     # What ended before that went, in the time that was asked for and not only after a week.
     def files_of(version: int) -> list[str]:
         lines = (first / f"{version:020}.json").read_text().splitlines()
-        return [json.loads(line)["add"]["path"] for line in lines if "add" in line]
+        return [entry["add"]["path"] for entry in map(json.loads, lines) if "add" in entry]
 
     (past,) = files_of(0)
     assert not (history.path / past).exists()
