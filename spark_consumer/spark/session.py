@@ -99,6 +99,8 @@ _CLASS_PATH: Final = "spark.driver.extraClassPath"
 _ONE_PROCESS: Final = re.compile(r"local(\[|$)")
 _SECRET: Final = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
 """As ``spark.redaction.regex`` has it."""
+_CATALOGS: Final = "spark.sql.catalog."
+"""Settings of catalogs, of which credentials, headers and addresses can be secret, too."""
 
 
 @contextmanager
@@ -213,7 +215,11 @@ def on_the_command_line(conf: Iterable[tuple[str, str]]) -> list[tuple[str, str]
 
     Secrets are left out: they reach the JVM over its socket, with all other settings.
     """
-    return [(key, value) for key, value in conf if not _SECRET.search(key)]
+    return [
+        (key, value)
+        for key, value in conf
+        if not (_SECRET.search(key) or key.startswith(_CATALOGS))
+    ]
 
 
 def _private_folders(settings: ConsumerSettings) -> Iterator[str]:

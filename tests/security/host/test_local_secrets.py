@@ -90,6 +90,10 @@ def test_secrets_of_spark_reach_its_jvm_past_the_command_line() -> None:
         ("spark.hadoop.fs.s3a.secret.key", SECRET),
         ("spark.hadoop.fs.s3a.access.key", SECRET),
         ("spark.ssl.keyPassword", SECRET),
+        ("spark.sql.catalog.lake.jdbc.password", SECRET),
+        ("spark.sql.catalog.lake.credential", f"client:{SECRET}"),
+        ("spark.sql.catalog.lake.uri", f"jdbc:postgresql://db/lake?user=u&password={SECRET}"),
+        ("spark.sql.catalog.lake.header.Authorization", f"Bearer {SECRET}"),
         ("spark.driver.memory", "2g"),
     ]
     assert on_the_command_line(settings) == [("spark.driver.memory", "2g")]
