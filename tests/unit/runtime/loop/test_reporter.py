@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
 from gateway.core.lsn import Lsn
 from gateway.observe import Counters
 from gateway.routing.row.counters import RowOperation, Tally
@@ -18,8 +22,10 @@ class CountingRouter(FakeRouter):
     def __init__(self) -> None:
         super().__init__()
         self.total = Tally()
+        self.on_tally: Callable[[], object] = int
 
     def tally(self) -> Tally:
+        self.on_tally()
         return self.total
 
     def count(self, changes: int, **rows: int) -> None:
@@ -98,6 +104,21 @@ def test_what_is_posted_does_not_change() -> None:
 
     assert posted is not None and posted.loop is not None
     assert (posted.frames, posted.rows, posted.loop.durable_lsn) == (0, {}, 7)
+
+
+@pytest.mark.parametrize(("takes", "soonest"), [(0.0, 0.1), (0.02, 0.18), (0.2, 0.5)])
+def test_copies_that_change_are_posted_soon_and_not_with_each_commit(
+    takes: float, soonest: float
+) -> None:
+    report, router, _, clock = reporter()
+    router.on_tally = lambda: clock.advance(takes)
+    report.post(loop_state(), settled=True)
+
+    posted_at = clock.now
+    while not report.is_due():
+        report.hurry()
+
+    assert clock.now - posted_at == pytest.approx(soonest, abs=0.03)
 
 
 def test_times_of_the_server_are_told_since_1970() -> None:
