@@ -59,23 +59,19 @@ def check_catalog(spark: SparkSession, catalog: Catalog) -> None:
     """Check that a session can have a catalog, and that its server answers.
 
     Raises:
-        SettingsError: there is no such catalog, or it is not one of Iceberg's.
+        SettingsError: there is no such catalog, its settings are wrong, or it is not one of
+            Iceberg's.
         TransientConsumerError: it does not answer.
     """
     session = spark.newSession()
     catalog.prepare(session)
+    known = iceberg_catalog(session, catalog.name)
     jvm: Any = spark._jvm
+    nowhere = jvm.org.apache.iceberg.catalog.TableIdentifier.parse(".".join(_NOWHERE))
     try:
-        known = iceberg_catalog(session, catalog.name)
-        nowhere = jvm.org.apache.iceberg.catalog.TableIdentifier.parse(".".join(_NOWHERE))
         known.tableExists(nowhere)
     except Py4JJavaError as error:
         raise no_answer(catalog.name, error) from error
-    except Py4JError as error:  # it has no such method
-        raise SettingsError(
-            f"the catalog {catalog.name} of Spark is not one of Iceberg's",
-            hint=f'spark.sql.catalog.{catalog.name} = "{_CATALOG}" makes it one',
-        ) from error
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -18,6 +18,7 @@ from spark_consumer.formats.iceberg.pointers import has_metadata
 from spark_consumer.formats.iceberg.session import SESSION_SETTINGS, use_paths
 from spark_consumer.formats.iceberg.table import IcebergTable, rows_of
 from spark_consumer.formats.view_sql import ViewPlace, text_literal
+from spark_consumer.spark.files import Folder
 
 __all__ = ["IcebergFormat"]
 
@@ -78,6 +79,9 @@ class IcebergFormat:
         """See `TableFormat`."""
         if self.catalog is None:
             return has_metadata(spark, path)
+        # Readers ask for a table of any format: its catalog may be none of Iceberg's.
+        if not Folder(spark, f"{path}/metadata").has():
+            return False
         self._use(spark)
         return self._metadata(spark, path).table() is not None
 

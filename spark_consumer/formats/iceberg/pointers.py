@@ -8,13 +8,15 @@ that takes no rename, but whoever reads the folder without the catalog does not 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
 from py4j.java_gateway import is_instance_of  # type: ignore[import-untyped]
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from spark_consumer.errors import TableError, TransientConsumerError
+from spark_consumer.errors import SettingsError, TableError, TransientConsumerError
 from spark_consumer.formats.catalog import Catalog
 from spark_consumer.names import quoted
 from spark_consumer.spark.files import Folder
@@ -43,6 +45,14 @@ _NO_ANSWER: Final = (
     "org.apache.iceberg.jdbc.UncheckedSQLException",
     "org.apache.iceberg.hive.RuntimeMetaException",
 )
+_UNMADE: Final = (
+    "java.lang.IllegalArgumentException",
+    "java.lang.LinkageError",
+    "java.lang.NullPointerException",
+    "java.lang.UnsupportedOperationException",
+    "org.apache.spark.SparkException",
+)
+"""Errors of a catalog whose class or properties are wrong."""
 
 
 class Pointer(Protocol):
@@ -168,7 +178,12 @@ class CatalogPointer:
 
 
 def iceberg_catalog(spark: SparkSession, name: str) -> Any:
-    """Return Iceberg's own object for a catalog of a session."""
+    """Return Iceberg's own object for a catalog of a session.
+
+    Raises:
+        SettingsError: the catalog cannot be made by its settings, or is not one of Iceberg's.
+        TransientConsumerError: it does not answer.
+    """
     jvm: Any = spark._jvm
     sessions = jvm.org.apache.spark.sql.classic.SparkSession
     session = spark._jsparkSession
@@ -177,6 +192,21 @@ def iceberg_catalog(spark: SparkSession, name: str) -> Any:
     sessions.setActiveSession(session)
     try:
         return session.sessionState().catalogManager().catalog(name).icebergCatalog()
+    except (PySparkException, Py4JJavaError) as error:
+        if isinstance(error, Py4JJavaError) and not _is(spark, error, _UNMADE):
+            raise no_answer(name, error) from error
+        raise SettingsError(
+            f"Spark cannot make the catalog {name} by its settings",
+            hint=f"compare those of spark.sql.catalog.{name} with docs/spark.md, Catalogs; are its"
+            " jars there?",
+        ) from error
+    except Py4JError as error:
+        if "Method icebergCatalog" not in str(error):
+            raise  # Spark has ended
+        raise SettingsError(
+            f"the catalog {name} of Spark is not one of Iceberg's",
+            hint="name one in consumer.catalog or consumer.catalogs: see docs/spark.md, Catalogs",
+        ) from error
     finally:
         if before.isDefined():
             sessions.setActiveSession(before.get())
@@ -188,7 +218,8 @@ def no_answer(name: str, error: Py4JJavaError) -> TransientConsumerError:
     """Return the error for a catalog that does not answer; its own text may have credentials."""
     kind = error.java_exception.getClass().getSimpleName()
     return TransientConsumerError(
-        f"the catalog {name} does not answer ({kind})", hint="is its server running?"
+        f"the catalog {name} does not answer ({kind})",
+        hint="is its server running, and has Spark the driver of its address?",
     )
 
 
@@ -205,6 +236,6 @@ def _has_file(spark: SparkSession, path: str, pattern: re.Pattern[str]) -> bool:
     return folder.has() and any(map(pattern.fullmatch, folder.names()))
 
 
-def _is(spark: SparkSession, error: Py4JJavaError, names: tuple[str, ...] | list[str]) -> bool:
+def _is(spark: SparkSession, error: Py4JJavaError, names: Iterable[str]) -> bool:
     gateway: Any = spark.sparkContext._gateway
     return any(is_instance_of(gateway, error.java_exception, name) for name in names)

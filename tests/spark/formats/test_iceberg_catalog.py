@@ -11,6 +11,7 @@ from pyspark.sql.types import StringType, StructField
 from spark_consumer.errors import SettingsError, TableError, TransientConsumerError
 from spark_consumer.formats.catalog import Catalog
 from spark_consumer.formats.changes import KeyedChanges
+from spark_consumer.formats.choice import format_at
 from spark_consumer.formats.commit_metadata import Commit, Found
 from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.formats.iceberg.format import IcebergFormat
@@ -106,10 +107,20 @@ def test_a_catalog_that_cannot_be_used_is_refused_without_its_password(
         open_with(Catalog("nowhere"))
     with pytest.raises(SettingsError, match="spark_catalog of Spark is not one of Iceberg's"):
         open_with(Catalog("spark_catalog"))
-    away = {**properties, f"{key}.uri": "jdbc:postgresql://127.0.0.1:1/lake"}
-    with pytest.raises(TransientConsumerError, match="the catalog lake does not answer") as error:
-        open_with(Catalog(LAKE, properties=away))
-    assert properties[f"{key}.jdbc.password"] not in error.value.message
+    for wrong in ({key: "no.such.Catalog"}, {f"{key}.type": "jdbcc"}, {f"{key}.warehouse": ""}):
+        with pytest.raises(SettingsError, match="cannot make the catalog lake by its settings"):
+            open_with(Catalog(LAKE, properties=properties | wrong))
+    away = Catalog(LAKE, properties={**properties, f"{key}.uri": "jdbc:postgresql://127.0.0.1:1/x"})
+    path = table_folder(str(tmp_path), "s", "public.t")
+    for ask in (  # at the start, and by a session that needs the catalog for the first time
+        lambda: open_with(away),
+        lambda: IcebergFormat(catalog=away).table(spark.newSession(), path, "table t"),
+    ):
+        with pytest.raises(TransientConsumerError, match="the catalog lake does not answer") as no:
+            ask()
+        assert properties[f"{key}.jdbc.password"] not in no.value.message
+    # A reader of a Delta table that is gone, in Spark's own catalog.
+    assert format_at(spark.newSession(), path, Catalog("spark_catalog")) is None
     for catalog, why in (
         (Catalog(LAKE), "cannot be in the catalog lake, only in spark_catalog"),
         (Catalog("spark_catalog", "a.b.{table}"), "are of two parts"),
