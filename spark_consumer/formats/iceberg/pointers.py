@@ -7,6 +7,7 @@ that takes no rename, but whoever reads the folder without the catalog does not 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from typing import Any, Final, Protocol
@@ -31,8 +32,12 @@ __all__ = [
 ]
 
 _OF_FOLDERS: Final = re.compile(r"v\d+(\.gz)?\.metadata\.json(\.gz)?")
-_OF_CATALOGS: Final = re.compile(r"0*[1-9]\d*-.+\.metadata\.json")
+_OF_CATALOGS: Final = re.compile(r"\d+-.+\.metadata\.json")
+_LATER: Final = re.compile(r"0*[1-9]\d*-.+\.metadata\.json")
 """Not that of a table's first commit: a crash can leave one before the catalog has the table."""
+_FIRST: Final = re.compile(r"0+-[^.]+\.metadata\.json")
+_OWN_NAME: Final = "pgsluice.table"
+"""Property of a table: its name when it was created, by which that of a crash is known."""
 
 _EXCEPTIONS: Final = "org.apache.iceberg.exceptions."
 _ABSENT: Final = (_EXCEPTIONS + "NoSuchTableException", _EXCEPTIONS + "NoSuchNamespaceException")
@@ -156,7 +161,7 @@ class CatalogPointer:
                 raise no_answer(self._catalog.name, error) from error
             if not _is(self._spark, error, _ABSENT):
                 raise
-        if has_metadata(self._spark, self._path):
+        if has_metadata(self._spark, self._path) or self._has_first_of_another():
             shown = self._catalog.shown(self._path)
             raise TableError(
                 f"{label}: its folder has an Iceberg table, and the catalog has no {shown}",
@@ -169,8 +174,17 @@ class CatalogPointer:
         """See `Pointer`."""
         namespace = ".".join(map(quoted, (self._catalog.name, *self._namespace)))
         self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
+        own = {**properties, _OWN_NAME: self._catalog.shown(self._path)}
         builder = self._known.buildTable(self._identifier, schema)
-        return builder.withLocation(self._path).withProperties(properties).createTransaction()
+        return builder.withLocation(self._path).withProperties(own).createTransaction()
+
+    def _has_first_of_another(self) -> bool:
+        """Whether the folder has the first metadata of a table that was created by another name."""
+        folder = Folder(self._spark, f"{self._path}/metadata")
+        found = filter(_FIRST.fullmatch, folder.names()) if folder.has() else ()
+        texts = filter(None, map(folder.read, found))
+        names = (json.loads(text)["properties"].get(_OWN_NAME) for text in texts)
+        return any(name != self._catalog.shown(self._path) for name in names)
 
     def elsewhere(self, label: str, location: str) -> TableError:
         """See `Pointer`."""
@@ -228,7 +242,7 @@ def has_metadata(spark: SparkSession, path: str) -> bool:
     if Folder(spark, f"{path}/metadata").has("version-hint.text"):
         return True
     # A commit removes the hint for a moment. The jar may be missing where this is asked.
-    return _has_file(spark, path, _OF_FOLDERS) or _has_file(spark, path, _OF_CATALOGS)
+    return _has_file(spark, path, _OF_FOLDERS) or _has_file(spark, path, _LATER)
 
 
 def _has_file(spark: SparkSession, path: str, pattern: re.Pattern[str]) -> bool:

@@ -48,12 +48,17 @@ def test_a_commit_is_on_top_of_the_pointer_that_was_read_or_is_not_made(
     tables = IcebergFormat.checked(spark, str(tmp_path), "current", catalog)
     path = table_folder(str(tmp_path), "s", "public.t")
     first, second = (tables.table(spark.newSession(), path, "table t") for _ in range(2))
+    renamed = IcebergFormat(catalog=Catalog(LAKE, "x.{table}", {}, catalog.properties))
 
     drafts = [
         table.stage(table.spark.range(5), None, empty=True, recreate=True)
         for table in (first, second)
     ]
     drafts[0].commit(commit(0))
+    with pytest.raises(TableError, match="its folder has an Iceberg table of a catalog"):
+        IcebergFormat().table(spark.newSession(), path, "table t").find()
+    with pytest.raises(TableError, match=f"the catalog has no {LAKE}.x.t"):
+        renamed.table(spark.newSession(), path, "table t").find()
     with pytest.raises(TransientConsumerError, match="another writer"):
         drafts[1].commit(commit(0))
     assert not list(Path(path, ".writing").glob("*"))
@@ -82,10 +87,18 @@ def test_a_commit_is_on_top_of_the_pointer_that_was_read_or_is_not_made(
     assert len(list(Path(path, "data").glob("*.parquet"))) < 5
     assert sorted(tables.rows_at(second.spark, path, first.version()).collect())[0].id == 2
 
+    # A crash of the first commit before the catalog had the table.
+    crashed = tables.table(spark.newSession(), table_folder(str(tmp_path), "s", "public.c"), "c")
+    crashed.write(crashed.spark.range(1), commit(0), None, empty=True, recreate=True)
+    with database.connect() as connection:
+        connection.execute("DELETE FROM iceberg_tables WHERE table_name = 'public_c'")
+    assert crashed.find() is None
+    crashed.write(crashed.spark.range(2), commit(0), None, empty=True, recreate=True)
+    assert crashed.rows().count() == 2
+
     # With other settings, or in a folder that has a table of its own.
     with pytest.raises(TableError, match="its folder has an Iceberg table of a catalog"):
         IcebergFormat().table(spark.newSession(), path, "table t").find()
-    renamed = IcebergFormat(catalog=Catalog(LAKE, "x.{table}", {}, catalog.properties))
     with pytest.raises(TableError, match=f"the catalog has no {LAKE}.x.t"):
         renamed.table(spark.newSession(), path, "table t").find()
     other = IcebergFormat().table(spark.newSession(), f"{tmp_path}/s/public/u", "table u")
