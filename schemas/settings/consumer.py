@@ -53,14 +53,11 @@ def _pattern(value: str) -> None:
 
 
 def _chosen(value: Mapping[str, str]) -> None:
-    seen: dict[str, str] = {}
     for table, name in value.items():
         if table.count(".") < 2:
             raise ValueError(f"{table!r} does not name a table", "it is subscription.schema.table")
         if not _IN_CATALOG.fullmatch(name):
             raise ValueError(f"{name!r} is no name for {table}", _EXAMPLE)
-        if (other := seen.setdefault(name.lower(), table)) != table:
-            raise ValueError(f"{other} and {table} have the same name, {name}", "choose another")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

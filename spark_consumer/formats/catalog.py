@@ -47,7 +47,11 @@ class Catalog:
 
     @classmethod
     def of(cls, settings: ConsumerSettings, subscription: str) -> Catalog | None:
-        """Return the catalog of a subscription's tables; None if they have none."""
+        """Return the catalog of a subscription's tables; None if they have none.
+
+        Raises:
+            SettingsError: two tables in it have the same name.
+        """
         name = settings.catalog_of(subscription)
         if name is None:
             return None
@@ -59,10 +63,18 @@ class Catalog:
         alike = (one for one in settings.subscriptions if settings.catalog_of(one) == name)
         inside = tuple(f"{one}." for one in alike)
         chosen = {
-            table: chosen
-            for table, chosen in settings.catalog_tables.items()
+            table: chosen_name
+            for table, chosen_name in settings.catalog_tables.items()
             if table.startswith(inside)
         }
+        seen: dict[str, str] = {}
+        for table, chosen_name in chosen.items():
+            if (other := seen.setdefault(chosen_name.lower(), table)) != table:
+                raise SettingsError(
+                    f"consumer.catalog_tables: {other} and {table} have the same name"
+                    f" {chosen_name} in the catalog {name}",
+                    hint="choose another",
+                )
         return cls(name, settings.catalog_names, chosen, own)
 
     def prepare(self, spark: SparkSession) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from schemas.settings.consumer import ConsumerTable
 from schemas.settings.fields import SettingError, declared
 from schemas.settings.values import convert
+from spark_consumer.errors import SettingsError
 from spark_consumer.formats.catalog import Catalog
 from spark_consumer.names import history_name, part, table_folder
+from spark_consumer.settings import ConsumerSettings
 
 CHOSEN = {"s.Public.Order lines": "sales.lines", "s.a.t__history": "x.y.z"}
 
@@ -44,7 +47,6 @@ def test_a_name_follows_from_the_folder(schema: str, table: str, name: str) -> N
         ("catalog_names", "{table.x}.{table}", "makes no names of tables"),
         ("catalog_tables", {"public.t": "a.b"}, "does not name a table"),
         ("catalog_tables", {"s.public.t": "b"}, "is no name for s.public.t"),
-        ("catalog_tables", {"s.a.t": "x.T", "r.a.t": "x.t"}, "s.a.t and r.a.t have the same name"),
     ],
 )
 def test_settings_that_make_no_names_are_refused(key: str, value: object, why: str) -> None:
@@ -56,3 +58,20 @@ def test_a_subscription_can_have_another_catalog_or_none() -> None:
     table = ConsumerTable(catalog="lake", catalogs={"a": "other", "b": ""})
 
     assert [table.catalog_of(name) for name in "abc"] == ["other", None, "lake"]
+
+
+def test_a_name_is_of_one_table_in_each_catalog() -> None:
+    same = ConsumerSettings(
+        kafka={},
+        registry_url="",
+        subscriptions=("s", "r", "i"),
+        catalog="lake",
+        catalogs={"i": "other"},
+        catalog_tables={"s.a.t": "x.T", "i.a.t": "x.t"},
+    )
+
+    found = [Catalog.of(same, name) for name in "si"]
+    assert [one and one.chosen for one in found] == [{"s.a.t": "x.T"}, {"i.a.t": "x.t"}]
+    twice = replace(same, catalog_tables={"s.a.t": "x.T", "r.a.t": "x.t"})
+    with pytest.raises(SettingsError, match=r"s\.a\.t and r\.a\.t have the same name x\.t"):
+        Catalog.of(twice, "s")
