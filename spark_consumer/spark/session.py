@@ -140,15 +140,20 @@ def build_session(settings: ConsumerSettings, jars: Iterable[str] = ()) -> Spark
         )
         SparkContext._ensure_initialized(gateway=gateway)
     SparkContext._ensure_initialized()
-    if not _has_log_level(SparkContext._jvm):
-        conf.set(_LOG_LEVEL, _QUIET)
+    quieten(conf, SparkContext._jvm)
     made = SparkSession.builder.config(conf=conf).getOrCreate()
     remember_names(made)
     return made
 
 
+def quieten(conf: SparkConf, jvm: Any) -> None:
+    """Let a session log warnings of Spark alone, unless somebody has chosen what it logs."""
+    if not (conf.contains(_LOG_LEVEL) or _has_log_level(jvm)):
+        conf.set(_LOG_LEVEL, _QUIET)
+
+
 def _has_log_level(jvm: Any) -> bool:
-    """Whether somebody has chosen what Spark logs: by its setting, or by a file for log4j."""
+    """Whether the JVM has a level of its user's: by Spark's setting, or by a file for log4j."""
     if SparkConf(_jvm=jvm).contains(_LOG_LEVEL):
         return True
     system = jvm.java.lang.System

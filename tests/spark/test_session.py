@@ -10,6 +10,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from pyspark import SparkConf
+
+from spark_consumer.spark.session import quieten
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,6 +46,13 @@ def test_spark_reads_kafka_and_merges_into_delta(
 
     rows = spark.read.format("delta").load(path).orderBy("id").collect()
     assert [row.id for row in rows] == [0, 1]
+
+
+def test_a_log_level_in_the_jobs_own_settings_prevails(spark: SparkSession) -> None:
+    conf = SparkConf(loadDefaults=False).set("spark.log.level", "INFO")
+    quieten(conf, spark._jvm)
+
+    assert conf.get("spark.log.level") == "INFO"
 
 
 def test_names_of_the_jvm_are_looked_up_once_unless_a_jar_can_still_bring_them(
