@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from spark_consumer.errors import SettingsError, TableError
@@ -46,8 +47,9 @@ def why_none(manifests: ManifestReader) -> str:
         return "the Spark job stores one with its first cut"
     where = lsn_text(oldest.highest_lsn)
     if oldest.highest_time:
-        committed = datetime.fromtimestamp(oldest.highest_time / 1_000_000, UTC)
-        where += f", committed at {committed.isoformat(timespec='seconds')}"
+        with suppress(OverflowError):  # a year that Python's dates lack
+            committed = _EPOCH + timedelta(microseconds=oldest.highest_time)
+            where += f", committed at {committed.isoformat(timespec='seconds')}"
     if oldest.number == 0:
         return f"the job's first state is that of {where}"
     return f"older states than that of {where} are removed (keep_hours)"

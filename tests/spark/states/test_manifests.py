@@ -79,6 +79,15 @@ def test_states_are_found_by_their_beginning_prolonged_and_removed_when_old(
     assert "that of 0/30, committed" in why_none(kept)
 
 
+def test_a_state_of_a_year_that_pythons_dates_lack_is_named_by_its_lsn(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    kept = Manifests(spark, str(tmp_path), "s")
+    kept.store(replace(state(1), since_time=(1 << 63) - 1), Manifest("markers"))
+
+    assert why_none(kept) == "the job's first state is that of 0/10"
+
+
 def test_a_store_that_a_crash_has_cut_off_leaves_the_state_before_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
