@@ -3,7 +3,7 @@
 It follows from the commit, so that each commit tries other cases and the same commit the same ones.
 ``PGSLUICE_SEED`` gives another; outside a checkout it is 1.
 
-Where variants of a test do not differ in what they test, a run takes one of them (`in_turn`).
+A run takes one variant of a test whose variants do not differ in what they test (`in_turn`).
 ``PGSLUICE_ALL_MAJORS=1`` takes all of them, as ``make test-all`` does.
 """
 
