@@ -43,7 +43,7 @@ class Catalog:
     name: str
     names: str = CATALOG_NAMES
     chosen: Mapping[str, str] = field(default_factory=dict)
-    properties: Mapping[str, str] = field(default_factory=dict, compare=False)
+    properties: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of(cls, settings: ConsumerSettings, subscription: str) -> Catalog | None:

@@ -60,6 +60,10 @@ def test_a_subscription_can_have_another_catalog_or_none() -> None:
     assert [table.catalog_of(name) for name in "abc"] == ["other", None, "lake"]
 
 
+def test_properties_which_may_be_secret_are_not_shown() -> None:
+    assert "hidden" not in repr(Catalog("lake", properties={"jdbc.password": "hidden"}))
+
+
 def test_a_name_is_of_one_table_in_each_catalog() -> None:
     same = ConsumerSettings(
         kafka={},
