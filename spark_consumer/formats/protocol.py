@@ -67,7 +67,7 @@ class TableFormat(Protocol):
             label: Name of the table in messages: ``subscription s1, table public.t1``.
         """
 
-    def register(self, spark: SparkSession, path: str, label: str) -> None:
+    def register(self, spark: SparkSession, path: str, label: str) -> bool:
         """Give a table its name in the catalog of the format's tables, if they have one.
 
         Nothing changes where the table has its name, or is not there yet.
@@ -76,6 +76,9 @@ class TableFormat(Protocol):
             spark: Session that nothing else uses meanwhile; it is prepared.
             path: Folder of the table.
             label: Name of the table in messages.
+
+        Returns:
+            Whether it needs no further attempt.
 
         Raises:
             TableError: another table has the name.

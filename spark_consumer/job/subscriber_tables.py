@@ -178,7 +178,7 @@ class SubscriberTables:
             if name in self._registered:
                 continue
             try:
-                self._register(name)
+                registered = self._register(name)
             except Exception as error:  # whatever it is, it is this table's
                 if (every := every_table(error)) is not None:
                     raise every from error
@@ -191,12 +191,13 @@ class SubscriberTables:
                         why.hint,
                     )
                 continue
-            self._registered.add(name)
+            if registered:
+                self._registered.add(name)
             self._unregistered.pop(name, None)
 
-    def _register(self, name: str) -> None:
+    def _register(self, name: str) -> bool:
         path = table_folder(self._warehouse, self._subscription, name)
-        self._format.register(self._spark, path, self.label(name))
+        return self._format.register(self._spark, path, self.label(name))
 
     def check_name(self, name: str) -> None:
         """Refuse a table whose folder is reserved by the format, or has a history.

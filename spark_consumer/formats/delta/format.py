@@ -105,11 +105,11 @@ class DeltaFormat:
         kept = (self.files, self.checkpoints)
         return DeltaTable(spark, path, label, *kept, private=self.private, widest=widest)
 
-    def register(self, spark: SparkSession, path: str, label: str) -> None:
+    def register(self, spark: SparkSession, path: str, label: str) -> bool:
         """See `TableFormat`."""
-        if self.catalog is not None:
-            exists = self.has_table(spark, path)
-            register(spark, self.catalog, path, label, exists=exists)
+        if self.catalog is None:
+            return True
+        return register(spark, self.catalog, path, label, exists=self.has_table(spark, path))
 
     def rows_at(self, spark: SparkSession, path: str, version: Version) -> DataFrame:
         """See `TableFormat`."""

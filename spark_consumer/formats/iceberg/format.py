@@ -94,8 +94,9 @@ class IcebergFormat:
         version: Literal[2, 3] = 2 if self.readers == "widest" else 3
         return IcebergTable(spark, path, label, version, self.catalog)
 
-    def register(self, spark: SparkSession, path: str, label: str) -> None:
+    def register(self, spark: SparkSession, path: str, label: str) -> bool:
         """See `TableFormat`: a table is made by the catalog that has it."""
+        return True
 
     def rows_at(self, spark: SparkSession, path: str, version: Version) -> DataFrame:
         """See `TableFormat`."""

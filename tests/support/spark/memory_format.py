@@ -67,8 +67,8 @@ class MemoryFormat:
     def has_table(self, spark: SparkSession, path: str) -> bool:
         return bool(self.states.get(path))
 
-    def register(self, spark: SparkSession, path: str, label: str) -> None:
-        pass
+    def register(self, spark: SparkSession, path: str, label: str) -> bool:
+        return True
 
     def table(self, spark: SparkSession, path: str, label: str) -> MemoryTable:
         self.prepare(spark)
