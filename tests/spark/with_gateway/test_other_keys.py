@@ -93,5 +93,7 @@ def test_tables_under_other_keys_are_those_of_the_native_subscription(
             consume(end)
             native.wait_until_applied(end)
             for table in IDENTITIES:
-                assert rebuilt(table) == native.rows(table), table
-                assert writer(table) == APPLICATION, "by the driver, not by Spark"
+                rows = rebuilt(table)
+                assert rows == native.rows(table), table
+                # A table that a TRUNCATE leaves empty is emptied by Spark.
+                assert not rows or writer(table) == APPLICATION, "by the driver, not by Spark"
