@@ -6,7 +6,7 @@ TIERS_OF_TESTS := unit golden property oracle integration security fault spark
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check docs coverage format test test-all test-unit test-oracle test-integration test-security test-spark test-fault test-containers \
-        explore simulate demo bench dist lock jars pins up down clean
+        explore simulate mutate demo bench dist lock jars pins up down clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -62,6 +62,10 @@ explore: setup ## Search with new seeds for MINUTES=10
 
 simulate: setup ## Run SCHEDULES=100000 of the simulated world, from SEED
 	@$(BIN)/python -m tools.simulate --schedules $(or $(SCHEDULES),100000) $(if $(SEED),--seed $(SEED))
+
+mutate: setup ## Make NUMBER=20 lines of FILES wrong, one at a time; ALSO="tests/..." names tests with servers
+	@$(BIN)/python -m tools.mutate --number $(or $(NUMBER),20) $(if $(SEED),--seed $(SEED)) $(if $(ALSO),--also $(ALSO)) -- \
+	  $(or $(FILES),gateway/runtime gateway/routing gateway/definitions gateway/copy gateway/transactions spark_consumer/apply)
 
 demo: setup ## The whole path on real parts; KEEP=1 leaves them running
 	@$(BIN)/pgsluice demo $(if $(KEEP),--keep)
