@@ -108,7 +108,7 @@ class Direct:
     def _left_in(self, table: Table) -> Found | None:
         """The state in which the driver has left the table, as a job remembers it.
 
-        To read it anew takes longer than a cut. None: another format's object is here, as in
+        To read it again takes longer than a cut. None: another format's object is here, as in
         another process, or somebody has written to the table.
         """
         if self._left is None or self._left[0] is not self.tables:
