@@ -262,6 +262,7 @@ def of_spark(spark: str, name: str) -> ColumnType:
     return found or _OF_SPARK.get(spark, _OTHER)
 
 
+@cache  # a table has few types; names come from the catalog or a schema of a topic
 def _extension_name(name: str) -> str:
     """Return the name of an extension's type without its schema, which is any; else ``""``."""
     plain = _MODIFIERS.sub("", name).rpartition(".")[2]

@@ -101,6 +101,8 @@ def _lineage(settings: Settings, watch: Watch) -> AbstractContextManager[None]:
 
 
 def _log_copy(standing: CopyStanding) -> None:
+    if standing.done:
+        return  # "table copied" says so, with the numbers
     left = standing.seconds_left
     event(
         _LOG,

@@ -7,6 +7,7 @@ statement of its own.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 import postgast
@@ -23,6 +24,7 @@ _QUOTED: Final = re.compile(
 )
 
 
+@lru_cache(4096)  # the schema's name comes again with each of its tables
 def quote_identifier(name: str) -> str:
     """Return `name` as an SQL identifier, in quotes if it needs them.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from gateway.core.names import topic_of
@@ -56,7 +56,7 @@ def fingerprint_of(plan: Plan, copy: TableCopy) -> str:
                         },
                     ]
                 )
-                for publish in _publishes_of(plan, copy)
+                for publish in plan.publishes_of(copy.subscription, copy.target_oid)
             }
         ),
     }
@@ -168,14 +168,6 @@ def key_of_copy(plan: Plan, copy: TableCopy) -> TableKey:
     """Return the key of the table of `copy` in states."""
     table = plan.tables[copy.target_oid]
     return copy.subscription, table.schema, table.name
-
-
-def _publishes_of(plan: Plan, copy: TableCopy) -> Sequence[Publish]:
-    return [
-        publish
-        for publish in plan.publishes
-        if publish.subscription == copy.subscription and publish.target_oid == copy.target_oid
-    ]
 
 
 def _listed(plan: Plan, publish: Publish) -> list[str] | None:

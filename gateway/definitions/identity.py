@@ -70,7 +70,7 @@ def find_identity_problems(
             (
                 "Column used in the publication WHERE expression is not part of the replica "
                 "identity.",
-                f"{_ENLARGE.format(table=table.sql)} {_REMEDY}",
+                f"{_ENLARGE} {_REMEDY}",
                 _filter_misses_identity,
             ),
             (
@@ -86,7 +86,7 @@ def find_identity_problems(
                 hint = f"{detail} {place}"
                 if (detail, at_fault.name) not in explained:  # the same for both operations
                     explained.add((detail, at_fault.name))
-                    hint += f" {remedy}"
+                    hint += f" {remedy.format(table=table.sql)}"
                 yield (
                     operation,
                     DefinitionError(

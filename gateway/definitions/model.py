@@ -497,6 +497,8 @@ class Plan:
         types: Which columns are carried as text.
         envelope: Formats of the subscriptions' values.
         topics: Columns chosen for keys and partitions.
+        oids_read_with_changes: OIDs in those of `server_publications` that publish updates or
+            deletes.
     """
 
     tables: Mapping[int, Table]
@@ -513,6 +515,27 @@ class Plan:
     types: TypesTable = field(default_factory=TypesTable)
     envelope: EnvelopeTable = field(default_factory=EnvelopeTable)
     topics: TopicsTable = field(default_factory=TopicsTable)
+    oids_read_with_changes: frozenset[int] = field(init=False, repr=False, compare=False)
+    _by_target: Mapping[TableId, tuple[Publish, ...]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        found: dict[TableId, list[Publish]] = {}
+        for publish in self.publishes:
+            found.setdefault((publish.subscription, publish.target_oid), []).append(publish)
+        by_target = {table_id: tuple(publishes) for table_id, publishes in found.items()}
+        read = {
+            oid
+            for publication in self.server_publications
+            if not publication.operations.isdisjoint(IDENTIFYING)
+            for oid in publication.table_oids
+        }
+        # The class is frozen; both follow from its fields.
+        object.__setattr__(self, "_by_target", by_target)
+        object.__setattr__(self, "oids_read_with_changes", frozenset(read))
+
+    def publishes_of(self, subscription: str, target_oid: int) -> tuple[Publish, ...]:
+        """Return the relations that are published as a subscriber table."""
+        return self._by_target.get((subscription, target_oid), ())
 
     @property
     def targets(self) -> frozenset[tuple[str, int]]:

@@ -73,11 +73,7 @@ def describe(plan: Plan, copy: TableCopy, before: str = "") -> str:
     hashed = [name for name, mask in copy.masks if mask.kind == "hash"]
     hidden = {c.name for c in table.columns if c.name in masks or c.name not in copy.columns}
     hidden = hidden if copy.masked_as else set()
-    publishes = [
-        publish
-        for publish in plan.publishes
-        if (publish.subscription, publish.target_oid) == (copy.subscription, table.oid)
-    ]
+    publishes = plan.publishes_of(copy.subscription, table.oid)
     envelope = plan.envelope.of(copy.subscription)
     description: dict[str, object] = {
         "key": key_signature(table.columns, key),
@@ -465,9 +461,7 @@ def _differs(was: Publish, now: Publish | None, plan: Plan, exactly: bool) -> bo
 
 def _without(plan: Plan, subscription: str, target_oid: int) -> Plan:
     """Return `plan` without the publishes of a table that was in no publication before."""
-    left = [
-        p for p in plan.publishes if (p.subscription, p.target_oid) == (subscription, target_oid)
-    ]
+    left = plan.publishes_of(subscription, target_oid)
     earlier = plan.earlier | {(subscription, publish.relation_oid) for publish in left}
     kept = tuple(publish for publish in plan.publishes if publish not in left)
     return replace(plan, publishes=kept, earlier=earlier)

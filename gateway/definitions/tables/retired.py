@@ -23,6 +23,7 @@ def with_retired(
     Relations that `plan` publishes itself stay as they are, except those in `moved` and in
     `untouched`, which has subscriptions and relations.
     """
+    returned = {*gone, *moved}
     now = {
         (publish.subscription, publish.relation_oid)
         for publish in plan.publishes
@@ -33,7 +34,7 @@ def with_retired(
         publish
         for publish in before.publishes
         if (pair := (publish.subscription, publish.relation_oid)) not in now
-        and (publish.relation_oid in {*gone, *moved} or pair in untouched)
+        and (publish.relation_oid in returned or pair in untouched)
     ]
     if not kept:
         return plan

@@ -10,7 +10,6 @@ stops reading it: what follows may be undone by the time of the next commit.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Iterable, Set
 from dataclasses import replace
 
@@ -43,13 +42,7 @@ def unread_relations(
     relations = {publish.relation_oid for publish in publishes} - {table.oid}
     above = {oid: {oid, *_ancestors(plan, oid)} for oid in (table.oid, *relations)}
     if read is None:
-        members = set[int]().union(*above.values())
-        read = {
-            oid
-            for publication in plan.server_publications
-            if not publication.operations.isdisjoint(IDENTIFYING)
-            for oid in members.intersection(publication.table_oids)
-        }
+        read = plan.oids_read_with_changes
     unread = {oid for oid, family in above.items() if read.isdisjoint(family)}
     if table.oid not in unread or not plan.server_publications:
         unread = set()
@@ -64,12 +57,9 @@ def with_unread(plan: Plan, states: Iterable[CopyState], read: Set[int]) -> tupl
         states: Committed states.
         read: As in `unread_relations`, of the publications on the server.
     """
-    by_target: dict[tuple[str, int], list[Publish]] = defaultdict(list)
-    for publish in plan.publishes:
-        by_target[publish.subscription, publish.target_oid].append(publish)
     result = []
     for state in states:
-        publishes = by_target.get((state.subscription, state.oid))
+        publishes = plan.publishes_of(state.subscription, state.oid)
         if publishes and state.taken and state.state in ("copying", "ready"):
             table, before = plan.tables[state.oid], _unread(state.taken)
             unread = before.union(
@@ -100,9 +90,8 @@ def has_unread_changes(taken: str, plan: Plan, copy: TableCopy) -> bool:
     return any(
         publish.relation_oid in unread
         or (publish.relation_oid not in known and copy.target_oid in unread)
-        for publish in plan.publishes
-        if (publish.subscription, publish.target_oid) == (copy.subscription, copy.target_oid)
-        and not publish.operations.isdisjoint(IDENTIFYING)
+        for publish in plan.publishes_of(copy.subscription, copy.target_oid)
+        if not publish.operations.isdisjoint(IDENTIFYING)
         and (copy.subscription, publish.relation_oid) not in plan.earlier
         and not (is_tree and publish.relation_oid == copy.target_oid)
     )

@@ -132,7 +132,9 @@ class Attempt:
         stack.callback(evaluator.close)
         outside = Outside(connection, registry, evaluator)
         slot = SlotStart(process, settings, setup, outside, self._look_at_the_clock)
-        if look(slot.facts()) is not None:
+        seen = setup.progress
+        first_look = slot.facts(None if seen is None or seen.watermark is None else seen)
+        if look(first_look) is not None:
             lock_first_start(connection, settings.source.slot)
             facts = slot.facts()
             if (first_start := look(facts)) is not None:

@@ -65,7 +65,8 @@ class SlotStart:
     def facts(self, recovered: CommittedState | None = None) -> Facts:
         """Gather the facts of a start; the server last, because it only moves forward.
 
-        `recovered` is the progress that an open sink has read; None to read it without a claim.
+        `recovered` is the progress that an open sink has read, or, for a first look, without a
+        claim; None to read it now.
         """
         source, setup, outside = self.settings.source, self.setup, self.outside
         fingerprint = setup.definitions.fingerprint

@@ -122,6 +122,7 @@ class Streaming:
         # What was lost before is being copied.
         self._carried.definitions, self._carried.lost = self._slot.setup.definitions, frozenset()
         self._announce()
+        self._slot.outside.registry.send_later()
         with closing(self._assembler):
             while (outcome := self._run()) is None:
                 pass

@@ -9,6 +9,7 @@ a person says so (`pgsluice takeover`, `pgsluice slot drop --system-identifier`)
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache, partial
 
 import psycopg
 
@@ -57,8 +58,7 @@ def refuse_foreign_topics(
     refuse_foreign(
         writer_of(facts, settings),
         owners,
-        known=any(owner.writer is None for owner in owners.values())
-        and _has_watermark(settings, facts),
+        known=cache(partial(_has_watermark, settings, facts)),
         siblings=_idle_siblings(settings, connection),
     )
 
@@ -81,7 +81,7 @@ def claim_topics(
         registry,
         writer_of(facts, settings),
         subscriptions,
-        known=_has_watermark(settings, facts),
+        known=cache(partial(_has_watermark, settings, facts)),
         siblings=_idle_siblings(settings, connection),
     )
 

@@ -33,6 +33,7 @@ from gateway.runtime.planning.preflight import plan_refusals, server_refusals
 from gateway.runtime.planning.routes import relation_routes, routing_settings
 from gateway.runtime.planning.topics import TOPICS_TIMEOUT_S, Topics, ensure_all_topics
 from gateway.sink.clients.identity import SlotIdentity
+from gateway.sink.delivery.committed_state import CommittedState
 from gateway.sink.delivery.sink import TransactionalSink
 from gateway.sink.own_topics.progress import KafkaProgress, read_progress
 from gateway.sink.registry.registry import Registry
@@ -78,6 +79,7 @@ class Setup:
         topic_ids: Kafka's ID of each topic of a table or of markers.
         schemas: Fingerprint of all tables' schemas, which the registry has or had; empty if it
             refuses one.
+        progress: Progress of the slot in Kafka, if it was read on the way: for a first look.
     """
 
     facts: ServerFacts
@@ -92,6 +94,7 @@ class Setup:
     risks: tuple[Risk, ...]
     topic_ids: Mapping[str, str]
     schemas: str = ""
+    progress: CommittedState | None = None
 
 
 def set_up(
@@ -138,12 +141,13 @@ def set_up(
         plan = first
         if plan is None or refused:
             plan = read_plan(settings, connection, definitions, watermark, faults=refused)
-        known = ""
+        known, progress = "", None
         if slot_status(connection, settings.source.slot) is None:
             for _, refusal in plan_refusals(settings, connection, plan):
                 raise refusal
         elif len(plan.targets) >= _MANY_TABLES:
-            known = _known_schemas(settings, plan, watermark, facts)
+            progress = _read_progress(settings, facts)
+            known = _known_schemas(plan, watermark, progress)
         topics, routing, schemas, more = register(
             settings, connection, plan, facts, registry, known=known
         )
@@ -167,23 +171,26 @@ def set_up(
         topics.risks,
         topics.ids,
         schemas,
+        progress,
     )
 
 
-def _known_schemas(
-    settings: Settings, plan: Plan, watermark: Watermark | None, facts: ServerFacts
-) -> str:
+def _read_progress(settings: Settings, facts: ServerFacts) -> CommittedState | None:
+    topic, identity = settings.topics.progress, slot_identity(facts, settings)
+    if not describe_topics(settings.kafka, [topic]):
+        return None
+    # A gateway that was killed leaves its Kafka transaction open, until this one starts.
+    return read_progress(settings.kafka, topic, identity, settled=False)
+
+
+def _known_schemas(plan: Plan, watermark: Watermark | None, progress: CommittedState | None) -> str:
     """Return the fingerprint of schemas that are not waited for; empty if all are.
 
     Somebody else may have written it, or the registry may be another by now: it only says that
     their ids are asked for at a table's first row, not before.
     """
-    if watermark is None:
-        topic, identity = settings.topics.progress, slot_identity(facts, settings)
-        if not describe_topics(settings.kafka, [topic]):
-            return ""
-        # A gateway that was killed leaves its Kafka transaction open, until this one starts.
-        watermark = read_progress(settings.kafka, topic, identity, settled=False).watermark
+    if watermark is None and progress is not None:
+        watermark = progress.watermark
     return "" if watermark is None else registered_before(plan, watermark)
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -265,7 +265,7 @@ def claim(
     writer: Writer,
     subscriptions: Iterable[str],
     *,
-    known: bool = False,
+    known: Callable[[], bool] = lambda: False,
     siblings: Iterable[str] = (),
 ) -> None:
     """Ensure that `writer` owns the topics of `subscriptions`; claim those without an owner.
@@ -277,7 +277,8 @@ def claim(
         registry: Registry for the schema of markers.
         writer: Identity of this gateway.
         subscriptions: Names of the subscriptions.
-        known: Whether the writer has a watermark, so that markers without a writer are its own.
+        known: Whether the writer has a watermark, so that markers without a writer are its own;
+            called only if there are such markers.
         siblings: Unread slots of the same configuration, whose topics are taken over.
 
     Raises:
@@ -306,7 +307,7 @@ def refuse_foreign(
     writer: Writer,
     owners: Mapping[str, Owner],
     *,
-    known: bool = False,
+    known: Callable[[], bool] = lambda: False,
     siblings: Iterable[str] = (),
 ) -> None:
     """Raise if an owner is not the writer; arguments as for `claim`.
@@ -318,7 +319,7 @@ def refuse_foreign(
     for name, owner in sorted(owners.items()):
         held = owner.writer
         if held is None:
-            if known:
+            if known():
                 continue
         elif held.owner == writer.owner or (
             held.owner[:2] == writer.owner[:2] and held.slot in slots

@@ -98,12 +98,14 @@ class KafkaProgress:
         """
         records: list[Record] = []
         if watermark.copies is not self._copies:
-            known = {copy_name(state): state for state in self._copies}
-            now = {copy_name(state): state for state in watermark.copies}
-            for name, state in now.items():
-                if known.get(name) != state:
+            known, now = _by_table(self._copies), _by_table(watermark.copies)
+            for table, state in now.items():
+                before = known.pop(table, None)
+                # Of many tables that are copied, few have changed since the last commit.
+                if before is not state and before != state:
+                    name = copy_name(state)
                     records.append(self._record("copy", name, self._fitting(name, state)))
-            records += [self._record("copy", name, None) for name in known if name not in now]
+            records += [self._record("copy", copy_name(state), None) for state in known.values()]
             self._copies = watermark.copies
         records += [self._record("request", request.name, None) for request in done_requests]
         records.append(self._record("position", "", encode_position(watermark)))
@@ -348,6 +350,10 @@ def read_systems(
         and position.end_lsn > 0
         and position.definitions == definitions
     ]
+
+
+def _by_table(states: Iterable[CopyState]) -> dict[tuple[str, str, str], CopyState]:
+    return {(state.subscription, state.schema, state.table): state for state in states}
 
 
 def _framed(schema_id: int, avro: bytes) -> bytes:

@@ -87,6 +87,7 @@ class Registry(Closing):
         self._ids: dict[tuple[str, str], int] = {}
         self._of_subjects: dict[str, threading.Lock] = {}
         self._known_subjects: set[str] = set()
+        self._later: list[tuple[str, Mapping[str, Any]]] = []
         self._is_backward: bool | None = None
 
     def close(self) -> None:
@@ -131,15 +132,21 @@ class Registry(Closing):
         call_in_background(work_together, on_wait=self._on_wait)
 
     def request_later(self, schemas: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-        """Register many schemas as `request` does, without waiting for the answers.
+        """Register many schemas once `send_later` is called; nobody waits for the answers.
 
         `register` waits for the id of a schema that has not been answered yet, as for any other.
         """
-        for thread in self._workers(schemas):
-            thread.start()
+        self._later.extend(schemas)
+
+    def send_later(self) -> None:
+        """Begin to register what `request_later` has been given, one after the other."""
+        later, self._later = self._later, []
+        if later:
+            for thread in self._workers(later, at_once=1):
+                thread.start()
 
     def _workers(
-        self, schemas: Iterable[tuple[str, Mapping[str, Any]]]
+        self, schemas: Iterable[tuple[str, Mapping[str, Any]]], at_once: int = _AT_ONCE
     ) -> Sequence[threading.Thread]:
         keys = ((subject, _text_of(schema)) for subject, schema in schemas)
         unknown: Iterator[tuple[str, str]] = iter([key for key in keys if key not in self._ids])
@@ -162,7 +169,7 @@ class Registry(Closing):
                     return
 
         # Daemon threads, as in `call_in_background`.
-        return [threading.Thread(target=work, daemon=True) for _ in range(_AT_ONCE)]
+        return [threading.Thread(target=work, daemon=True) for _ in range(at_once)]
 
     def _id_of(self, subject: str, text: str) -> int:
         """Ask for an id, unless another thread is asking for it, or has.

@@ -38,7 +38,14 @@ from gateway.source.copy.errors import (
     check_shape,
     copy_error,
 )
-from gateway.source.copy.key_columns import KeyColumn, among, compared, key_columns, listed
+from gateway.source.copy.key_columns import (
+    KeyColumn,
+    KnownTypes,
+    among,
+    compared,
+    key_columns,
+    listed,
+)
 from gateway.source.copy.relation_guard import check_name, guarded, lock
 from gateway.source.session.blockers import Wait, session_name, waits
 from gateway.source.session.connection import SESSION_SETTINGS, classify_server_error, connect
@@ -145,6 +152,7 @@ class ChunkReader(Closing):
         self.bytes = 0
         self._spool_directory = spool_directory
         self._keys: dict[ChunkSource, list[KeyColumn]] = {}
+        self._known_types: KnownTypes = {}
         self._looked_at: set[ChunkSource] = set()
         self._connection = connect(
             dsn,
@@ -358,7 +366,9 @@ class ChunkReader(Closing):
 
     def _key_columns(self, source: ChunkSource) -> list[KeyColumn]:
         if source not in self._keys:
-            self._keys[source] = key_columns(self._connection, source.table, source.key)
+            self._keys[source] = key_columns(
+                self._connection, source.table, source.key, self._known_types
+            )
         return self._keys[source]
 
     def _refuse_foreign_code(self, source: ChunkSource) -> None:

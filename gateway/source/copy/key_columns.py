@@ -8,23 +8,33 @@ would be ``text > text``, which sorts otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import psycopg
 from psycopg import sql
 
 from gateway.copy import Key
 from gateway.definitions.model import Table
+from gateway.source.catalog.tables import FIRST_NORMAL_OID
 from gateway.source.copy.errors import TableChanged
-from gateway.source.copy.literals import literal_types
+from gateway.source.copy.literals import LiteralType, literal_types
 
-__all__ = ["KeyColumn", "among", "compared", "key_columns", "listed", "sorted_columns"]
+__all__ = [
+    "KeyColumn",
+    "KnownTypes",
+    "among",
+    "compared",
+    "key_columns",
+    "listed",
+    "sorted_columns",
+]
 
 _KEY_INDEXES: Final = """
     SELECT i.indexrelid, a.attname, CASE WHEN k.collation_oid <> a.attcollation
-            THEN pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.collname) END
+            THEN pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.collname) END,
+        a.atttypid, a.atttypmod
     FROM pg_catalog.pg_index AS i
     CROSS JOIN LATERAL ROWS FROM (
         pg_catalog.unnest(i.indkey::pg_catalog.int2[]),
@@ -54,6 +64,21 @@ _OPERATORS: Final = """
     GROUP BY c.opcintype"""
 
 _CATALOG: Final = "pg_catalog"
+
+KnownTypes: TypeAlias = dict[tuple[int, int], tuple[LiteralType, str]]
+"""Literal type and schema of the operators of PostgreSQL's own types, by OID and modifier.
+
+They are the same for all tables, and asking for them takes longer than reading an empty table.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _IndexColumn:
+    """A column of an index, or of a table: its collation as SQL, if it is not the column's."""
+
+    name: str
+    collation: str | None
+    type: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +126,12 @@ class KeyColumn:
 
 
 def key_columns(
-    connection: psycopg.Connection[Any], table: Table, key: Sequence[str]
+    connection: psycopg.Connection[Any],
+    table: Table,
+    key: Sequence[str],
+    known: KnownTypes | None = None,
 ) -> list[KeyColumn]:
-    """Look up the index of a key.
+    """Look up the index of a key; `known` are types of this connection, and is added to.
 
     Raises:
         TableChanged: it no longer exists.
@@ -112,7 +140,7 @@ def key_columns(
     found = _index(connection, table, key)
     if found is None:
         raise TableChanged(f"copying {table}: its key's index is not there any more")
-    return _typed(connection, table, key, found)
+    return _typed(connection, table, key, found, {} if known is None else known)
 
 
 def sorted_columns(
@@ -123,46 +151,65 @@ def sorted_columns(
     Raises:
         TableChanged: one no longer exists.
     """
-    found = _index(connection, table, key) or [(name, None) for name in key]
-    return _typed(connection, table, key, found)
+    found = _index(connection, table, key) or _columns(connection, table, key)
+    return _typed(connection, table, key, found, {})
 
 
 def _index(
     connection: psycopg.Connection[Any], table: Table, key: Sequence[str]
-) -> list[tuple[str, str | None]] | None:
-    indexes: dict[int, list[tuple[str, str | None]]] = {}
-    for index, name, collation in connection.execute(_KEY_INDEXES, [table.oid]):
-        indexes.setdefault(index, []).append((name, collation))
+) -> list[_IndexColumn] | None:
+    indexes: dict[int, list[_IndexColumn]] = {}
+    for index, name, collation, *column_type in connection.execute(_KEY_INDEXES, [table.oid]):
+        column = _IndexColumn(name, collation, (column_type[0], column_type[1]))
+        indexes.setdefault(index, []).append(column)
     return next(
-        (c for c in indexes.values() if sorted(n for n, _ in c) == sorted(key)),
+        (c for c in indexes.values() if sorted(each.name for each in c) == sorted(key)),
         None,
     )
+
+
+def _columns(
+    connection: psycopg.Connection[Any], table: Table, key: Sequence[str]
+) -> list[_IndexColumn]:
+    rows = connection.execute(_TYPES, [table.oid, list(key)]).fetchall()
+    types = {name: (oid, modifier) for name, oid, modifier in rows}
+    if types.keys() != set(key):
+        raise TableChanged(f"copying {table}: a column of its key is not there any more")
+    return [_IndexColumn(name, None, types[name]) for name in key]
 
 
 def _typed(
     connection: psycopg.Connection[Any],
     table: Table,
     key: Sequence[str],
-    columns: Sequence[tuple[str, str | None]],
+    columns: Sequence[_IndexColumn],
+    known: KnownTypes,
 ) -> list[KeyColumn]:
-    rows = connection.execute(_TYPES, [table.oid, list(key)]).fetchall()
-    types = {name: (oid, modifier) for name, oid, modifier in rows}
-    if types.keys() != set(key):
-        raise TableChanged(f"copying {table}: a column of its key is not there any more")
-    literals = literal_types(connection, table, types)
+    unknown = {column.name: column.type for column in columns if column.type not in known}
+    found = {**known, **_types(connection, table, unknown)} if unknown else known
+    # An owner can alter a type, and what its values would run with it; nobody alters these.
+    known |= {of: found[of] for of in unknown.values() if of[0] < FIRST_NORMAL_OID}
+    typed = []
+    for column in columns:
+        literal, operators = found[column.type]
+        at = key.index(column.name)
+        typed.append(
+            KeyColumn(at, column.name, column.collation, literal.name, literal.cast, operators)
+        )
+    return typed
+
+
+def _types(
+    connection: psycopg.Connection[Any], table: Table, columns: Mapping[str, tuple[int, int]]
+) -> KnownTypes:
+    """Ask for the types of columns, given by their OID and modifier."""
+    literals = literal_types(connection, table, columns)
     wanted = sorted({found.oid for found in literals.values()})
     schemas = dict(connection.execute(_OPERATORS, [wanted]).fetchall())
-    return [
-        KeyColumn(
-            key.index(name),
-            name,
-            collation,
-            literals[name].name,
-            literals[name].cast,
-            schemas.get(literals[name].oid, _CATALOG),
-        )
-        for name, collation in columns
-    ]
+    return {
+        columns[name]: (literal, schemas.get(literal.oid, _CATALOG))
+        for name, literal in literals.items()
+    }
 
 
 def listed(columns: Sequence[KeyColumn]) -> sql.Composed:

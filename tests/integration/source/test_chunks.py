@@ -20,6 +20,7 @@ from gateway.source.copy.chunk_reader import (
     TableChanged,
     TableGone,
 )
+from gateway.source.copy.key_columns import KnownTypes, key_columns
 from tests.support.backends.majors import alternating
 from tests.support.backends.servers import Database
 
@@ -421,3 +422,29 @@ def test_a_key_is_compared_by_the_operators_by_which_it_is_sorted(
     assert [row for chunk in bordered(reader, source, 3) for row in read(chunk)] == wanted
     again = reader.read(source, ChunkRequest(False, None, ((b"c", b"2"), (b"a", b"9"))), 3)
     assert read(again) == [[b"c", b"2"]]
+
+
+def test_types_that_nobody_alters_are_asked_for_once(database: Database) -> None:
+    with database.connect() as connection:
+        connection.execute(
+            b"CREATE DOMAIN code AS text; "
+            b"CREATE TABLE t (c code, n numeric(5, 2), PRIMARY KEY (n, c)); "
+            b"CREATE TABLE u (n numeric(5, 2) PRIMARY KEY, m numeric)"
+        )
+        key = ("c", "n")
+        known: KnownTypes = {}
+        table = source_of(database, "t", *key, key=key).table
+        found = key_columns(connection, table, key, known)
+        # Owners alter their domains.
+        assert [(oid, literal.name) for (oid, _), (literal, _) in known.items()] == [
+            (1700, "numeric(5,2)")
+        ]
+        assert key_columns(connection, table, key, known) == key_columns(connection, table, key)
+        assert [(each.name, each.type_name) for each in found] == [
+            ("n", "numeric(5,2)"),
+            ("c", "text"),
+        ]
+        other = source_of(database, "u", "n", "m", key=("n",)).table
+        assert key_columns(connection, other, ("n",), known) == key_columns(
+            connection, other, ("n",)
+        )

@@ -69,7 +69,7 @@ def test_a_server_in_the_place_of_another_is_told_how_to_take_it() -> None:
 
 
 def test_markers_that_do_not_say_who_writes_are_those_of_whoever_has_a_watermark() -> None:
-    refuse_foreign(A, {"s": Owner(None)}, known=True)
+    refuse_foreign(A, {"s": Owner(None)}, known=lambda: True)
     with pytest.raises(ForeignTopics, match="does not say who it is"):
         refuse_foreign(A, {"s": Owner(None)})
 

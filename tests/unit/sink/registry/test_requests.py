@@ -47,6 +47,7 @@ def test_a_first_row_waits_for_a_request_under_way_and_does_not_ask_beside_it() 
         )
         try:
             registry.request_later([("t-key", SCHEMA)])
+            registry.send_later()
             wait_until(lambda: bool(server.registrations), 60, "a request")
 
             assert registry.register("t-key", SCHEMA) == 7
