@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 
-from gateway.commands.table_names import find_table, first_name
+from gateway.commands.table_names import find_table, first_name, quoted_name, split_name
 from gateway.commands.tail.lines import change_line, change_object
 from gateway.config import Settings
 from gateway.core.display import say
@@ -17,6 +17,7 @@ from gateway.sink.registry.registry import Registry
 
 __all__ = ["tail", "topics_of"]
 
+_MOST_GUESSES = 3
 _HINT = (
     "write SUBSCRIPTION, SUBSCRIPTION.TABLE or SUBSCRIPTION.SCHEMA.TABLE; `pgsluice status` lists "
     "them, and `pgsluice run` makes the topics"
@@ -105,12 +106,22 @@ def topics_of(
             schema, _, name = full.removeprefix(f"{subscription}.").partition(".")
             tables[schema, name] = topic
     if not tables:
-        raise ConfigError(f"Kafka has no topic of {what}", hint=_HINT)
+        raise ConfigError(f"Kafka has no topic of {what}", hint=f"{_guess(what, parts)}{_HINT}")
     if table is None:
         return subscription, tuple(sorted(set(tables.values())))
     key = f"subscription {subscription}"
     found = find_table(table, tables, key=key, absent="Kafka has no topic of table", hint=_HINT)
     return subscription, (tables[found],)
+
+
+def _guess(what: str, topics: Iterable[tuple[str, ...]]) -> str:
+    """Ask whether a table of some subscription is meant; empty if `what` names none."""
+    named = split_name(what)
+    owners = {
+        each[0] for each in topics if named and len(each) == 3 and each[1:][-len(named) :] == named
+    }
+    guesses = [quoted_name((owner, *named)) for owner in sorted(owners)[:_MOST_GUESSES]]
+    return f"did you mean {' or '.join(guesses)}? " if guesses else ""
 
 
 def _split(what: str, subscriptions: set[str]) -> tuple[str, str | None]:

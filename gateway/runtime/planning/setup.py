@@ -292,7 +292,8 @@ def _first_plan(
             _LOG,
             logging.WARNING,
             "definitions do not fit the source now; checking in Kafka whether they did",
-            error=error.message,
+            # The whole text, with hints, follows if they did not.
+            error=error.message.partition("\n")[0],
         )
     topic, identity = settings.topics.progress, slot_identity(facts, settings)
     watermark = None

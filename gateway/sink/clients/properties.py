@@ -197,6 +197,8 @@ def admin_properties(user: Mapping[str, str | int | bool]) -> dict[str, Any]:
 
 _Client = TypeVar("_Client")
 _PROPERTY_IN_TEXT: Final = re.compile(r'property:? "([a-z0-9._]+)"')
+_LACKING: Final = "sasl.username and sasl.password must be set"
+"""Text of librdkafka without a value in it; the password is easily left out of the environment."""
 
 
 def make_client(
@@ -229,6 +231,12 @@ def _construct(
     except (KafkaException, TypeError, ValueError) as error:
         if passing := shortage(error) or token_failure(error):
             raise passing from None
+        if _LACKING in str(error):
+            raise ConfigError(
+                _LACKING,
+                key="[kafka]",
+                hint="set the password by PGSLUICE_KAFKA__SASL_PASSWORD_FILE in the environment",
+            ) from None
         match = _PROPERTY_IN_TEXT.search(str(error))
         raise ConfigError(
             "librdkafka does not accept this property or its value",

@@ -159,3 +159,17 @@ def test_another_name_belongs_to_its_subscription() -> None:
 def test_what_has_no_topic_or_several_is_refused(what: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         topics_of(what, KNOWN, {})
+
+
+@pytest.mark.parametrize(
+    ("what", "guess"),
+    [
+        ("t", "did you mean nsw.t or nsw2.t? "),
+        ("sales.Orders", "did you mean nsw.sales.orders? "),
+        ("public.x", ""),
+    ],
+)
+def test_a_table_without_its_subscription_is_guessed(what: str, guess: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        topics_of(what, KNOWN, {})
+    assert str(refused.value.hint).startswith(f"{guess}write SUBSCRIPTION")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from confluent_kafka import KafkaError
+from confluent_kafka.admin import AdminClient
 
 from gateway.core.errors import (
     AccessError,
@@ -15,6 +16,7 @@ from gateway.core.errors import (
 )
 from gateway.sink.clients.failures import classify_kafka_error
 from gateway.sink.clients.identity import SlotIdentity
+from gateway.sink.clients.properties import make_client
 
 
 @pytest.mark.parametrize(
@@ -54,3 +56,11 @@ def test_transactional_id_follows_from_cluster_database_and_slot() -> None:
     identity = SlotIdentity("7000000000000000001", "shop", "pgsluice")
 
     assert identity.transactional_id == "pgsluice-7000000000000000001-shop-pgsluice"
+
+
+def test_a_password_that_is_not_set_is_named() -> None:
+    # What reads the environment has left it out.
+    lacking = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    with pytest.raises(ConfigError, match=r"sasl\.username and sasl\.password must be set") as seen:
+        make_client(AdminClient, {"bootstrap.servers": "127.0.0.1:1", **lacking})
+    assert "PGSLUICE_KAFKA__SASL_PASSWORD_FILE" in str(seen.value.hint)
