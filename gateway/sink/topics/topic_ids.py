@@ -54,6 +54,7 @@ def read_topics(
     *,
     timeout_s: float = 10.0,
     refused: dict[str, FatalError] | None = None,
+    admin: AdminClient | None = None,
 ) -> dict[str, KnownTopic]:
     """Return the topics that exist, by name.
 
@@ -62,6 +63,7 @@ def read_topics(
         topics: Names of the topics.
         timeout_s: Timeout of the request, in seconds.
         refused: Receives the errors of topics that may not be described, instead of raising them.
+        admin: Client that is connected already; None for a new one.
 
     Raises:
         TransientError: Kafka does not answer in time.
@@ -70,7 +72,8 @@ def read_topics(
     names = sorted(set(topics))
     if not names:
         return {}
-    admin = make_client(AdminClient, admin_properties(kafka))
+    if admin is None:
+        admin = make_client(AdminClient, admin_properties(kafka))
     futures: Mapping[str, Future[TopicDescription]] = admin.describe_topics(
         TopicCollection(names), include_authorized_operations=True, request_timeout=timeout_s
     )

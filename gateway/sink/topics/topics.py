@@ -32,7 +32,11 @@ __all__ = [
 ]
 
 _POLICY: Final = "cleanup.policy"
+_CREATE_NOTHING: Final = {"allow.auto.create.topics": False}
+"""A topic that is asked for by name would be created, if the user and the brokers allow it."""
 _PROGRESS_SEGMENT_BYTES: Final = 16 << 20
+_FEW_TOPICS: Final = 8
+"""Number of topics up to which each is asked for by itself: 0.5 ms, against 20 ms for 2,500."""
 _GRACE_S: Final = 1.0
 _POLL_S: Final = 0.05
 
@@ -202,14 +206,13 @@ def describe_topics(
     if not names:
         return {}
     connection_errors = ErrorCallback()
-    admin = make_client(AdminClient, admin_properties(kafka), connection_errors)
-    metadata = _list_topics(admin, connection_errors, timeout_s, await_restart)
+    properties = {**admin_properties(kafka), **_CREATE_NOTHING}
+    admin = make_client(AdminClient, properties, connection_errors)
+    listed = _list_topics(admin, names, connection_errors, timeout_s, await_restart)
     # One that may not be described is not listed, as if it did not exist: it is asked for by name.
-    unlisted = [name for name in names if name not in metadata.topics]
-    read_topics(kafka, unlisted, timeout_s=timeout_s, refused=refused)
-    found = [
-        name for name in names if name in metadata.topics and _has_leaders(metadata.topics[name])
-    ]
+    unlisted = [name for name in names if name not in listed]
+    read_topics(kafka, unlisted, timeout_s=timeout_s, refused=refused, admin=admin)
+    found = [name for name in names if name in listed and _has_leaders(listed[name])]
     if not found:
         return {}
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in found]
@@ -227,21 +230,44 @@ def describe_topics(
         if entries is None:
             continue  # deleted between the two requests
         config = {name: entry.value for name, entry in entries.items() if entry.value is not None}
-        parts = metadata.topics[resource.name].partitions
+        parts = listed[resource.name].partitions
         replicas = min(len(part.replicas) for part in parts.values())
         described[resource.name] = TopicDescription(resource.name, len(parts), config, replicas)
     return described
 
 
 def _list_topics(
-    admin: AdminClient, connection_errors: ErrorCallback, timeout_s: float, await_restart: bool
-) -> ClusterMetadata:
-    """List the topics on first contact with a cluster; refused access is reported at once."""
+    admin: AdminClient,
+    names: Sequence[str],
+    connection_errors: ErrorCallback,
+    timeout_s: float,
+    await_restart: bool,
+) -> dict[str, TopicMetadata]:
+    """List topics, a few of them without asking for all topics of the cluster.
+
+    It may be the first contact with the cluster; refused access is reported at once.
+    """
+    asked = names if len(names) <= _FEW_TOPICS else [None]
+    listed: dict[str, TopicMetadata] = {}
     deadline = time.monotonic() + timeout_s
+    for name in asked:
+        found = _metadata_of(name, admin, connection_errors, deadline, await_restart)
+        listed |= found.topics
+    # Of one that was asked for by name and does not exist there is an error instead.
+    return {name: topic for name, topic in listed.items() if topic.partitions}
+
+
+def _metadata_of(
+    name: str | None,
+    admin: AdminClient,
+    connection_errors: ErrorCallback,
+    deadline: float,
+    await_restart: bool,
+) -> ClusterMetadata:
     while True:
         left_s = max(deadline - time.monotonic(), _POLL_S)
         try:
-            return admin.list_topics(timeout=min(left_s, PATIENCE_S))
+            return admin.list_topics(name, timeout=min(left_s, PATIENCE_S))
         except KafkaException as raised:
             admin.poll(0)  # calls back with errors
             error, reported = raised.args[0], connection_errors.last

@@ -25,6 +25,8 @@ def test_missing_topics_are_made_and_existing_ones_are_described(topics: Topics)
     again = ensure_topics(topics.kafka, [spec])
 
     assert made == again
+    # Many topics are listed at once, a few one by one.
+    assert describe_topics(topics.kafka, [f"{name}{n}" for n in range(20)] + [name]) == made
     assert made[name].partitions == 3
     assert made[name].config["retention.ms"] == "86400000"
     assert made[name].config["cleanup.policy"] == "delete"
