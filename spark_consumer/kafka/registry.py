@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
+from schemas.registry_trust import without_unused_authorities
 from spark_consumer.errors import ConsumerError, ContractError, TransientConsumerError
 from spark_consumer.kafka.schema_contract import parsed_schema
 from spark_consumer.spark.failures import TableTransientError
@@ -46,7 +47,7 @@ class Registry:
     """
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
-        self._properties = {"url": url, **options}
+        self._properties = without_unused_authorities({"url": url, **options})
         self._client = SchemaRegistryClient(self._properties)
         self._known: dict[int, dict[str, Any]] = {}
         self._characters = 0

@@ -22,6 +22,7 @@ from gateway.core.errors import (
 )
 from gateway.sink.registry.apicurio import accept_any
 from gateway.sink.registry.client import Schema, SchemaRegistryClient, SchemaRegistryError
+from schemas.registry_trust import without_unused_authorities
 
 __all__ = ["Registry"]
 
@@ -76,7 +77,7 @@ class Registry(Closing):
             except ValueError:
                 raise ConfigError("not a number", key=f"registry.{name}") from None
         try:
-            self._client = SchemaRegistryClient(merged)
+            self._client = SchemaRegistryClient(without_unused_authorities(merged))
         except (ValueError, TypeError) as error:
             raise ConfigError(
                 _redacted(str(error)),

@@ -23,6 +23,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from schemas.headers import DEBEZIUM_HEADERS
+from schemas.registry_trust import without_unused_authorities
 from tests.support.gateway.warm_start import ForkedProcess, needs_own_start
 from tests.support.run.waiting import wait_until
 
@@ -300,7 +301,9 @@ class TopicReader:
 
     def __init__(self, bootstrap: str, registry: str, **properties: str) -> None:
         self._bootstrap = bootstrap
-        self._registry = SchemaRegistryClient({"url": registry, **properties})
+        self._registry = SchemaRegistryClient(
+            without_unused_authorities({"url": registry, **properties})
+        )
         self._schemas: dict[int, Any] = {}
         self._consumer: Consumer | None = None
         self._admin: AdminClient | None = None

@@ -15,6 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 import schemas
+from schemas.registry_trust import without_unused_authorities
 from tests.support.run.waiting import PATIENCE
 from tests.support.spark.records import Record, TableTopic, encode
 
@@ -26,7 +27,7 @@ class RegisteredSchemas:
     """Gives schemas ids in a schema registry, which is asked once for each."""
 
     def __init__(self, url: str) -> None:
-        self._client = SchemaRegistryClient({"url": url})
+        self._client = SchemaRegistryClient(without_unused_authorities({"url": url}))
         self._ids: dict[str, int] = {}
 
     def register(self, schema: dict[str, Any]) -> int:
