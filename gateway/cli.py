@@ -11,6 +11,7 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -226,8 +227,9 @@ def _completion(arguments: argparse.Namespace) -> int:
     return completion(command_line(), arguments.shell)
 
 
+@cache
 def command_line() -> argparse.ArgumentParser:
-    """The parser of all commands."""
+    """The parser of all commands; declaring their arguments takes 25 ms."""
     parser = argparse.ArgumentParser(
         prog="pgsluice",
         description="PostgreSQL tables, filtered by row, through Kafka into lakehouse tables.",

@@ -8,12 +8,18 @@ ends the gateway when nobody reads that pipe any more, so that no gateway outliv
 
 What is decided when modules are imported cannot be changed by an environment here, except for the
 fail points, which are read again: `needs_own_start` says when a gateway has to be started in full.
+
+A forked gateway that comes to its end waits for its threads, runs what was registered for the exit
+and leaves without taking the interpreter down, which would touch, and so copy, all of its memory.
+Commands that are started in full (`tests.support.gateway.process`) show that an interpreter ends.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -134,6 +140,12 @@ def main() -> int:
     """Import the gateway, then fork for each request until the socket is closed."""
     for name in _PRELOADED:
         importlib.import_module(name)
+    # What is made or loaded at first use, once for all.
+    importlib.import_module("gateway.cli").command_line()
+    registry = importlib.import_module("gateway.sink.registry.registry")
+    registry.Registry({"url": "http://127.0.0.1:1"}).close()
+    gc.collect()
+    gc.freeze()  # a collection in a forked gateway would copy what it looks at
     # Ctrl-C is for the tests, which end what they have started.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Keepers are nobody's business.
@@ -184,7 +196,13 @@ def _become_gateway(request: dict[str, Any], stderr: int) -> NoReturn:
     importlib.reload(failpoints)
     cli = importlib.import_module("gateway.cli")
     sys.argv[1:] = request["arguments"]
-    sys.exit(cli.main(request["arguments"]))
+    code = cli.main(request["arguments"])
+    # As the interpreter begins its end: wait for threads, then run what was registered.
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":
