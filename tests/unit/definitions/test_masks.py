@@ -232,8 +232,11 @@ def test_a_masked_table_whose_columns_were_exchanged_and_that_becomes_a_partitio
         plan_of(masks, attached, states=states)
 
 
-def test_a_masked_table_that_renames_the_column_and_becomes_a_partition_is_refused() -> None:
-    masks = {"s.public.t.mail": "hash"}
+@pytest.mark.parametrize("of_events", [{}, {"s.public.events.name": "null"}], ids=["", "masked"])
+def test_a_masked_table_that_renames_the_column_and_becomes_a_partition_is_refused(
+    of_events: dict[str, str],
+) -> None:
+    masks = {"s.public.t.mail": "hash", **of_events}
     of_root = replace(ROOT, columns=RENAMED.columns)
     before = everything(replace(of_root, leaves=()), TABLE, via_root=True)
     states = ready(copy_states(plan_of(masks, before), (), reconcile=True))
