@@ -36,6 +36,10 @@ KAFKA_IMAGE = "confluentinc/cp-kafka:7.9.1"
 SERVERS: Final = "PGSLUICE_TEST_SERVERS"
 """Name of the environment variable that says which servers the tests run against."""
 
+_NEVER_KILLED: Final = {"broker.session.timeout.ms": "60000"}
+"""For a broker without a successor. Without a heartbeat for so long it loses its partitions, which
+look then as if they were not there; on a starved machine, three seconds are not enough."""
+
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 
@@ -169,9 +173,8 @@ class Servers:
             if self.containers:
                 self._bootstrap_servers = self._container_kafka()
             else:
-                self._bootstrap_servers = self._open.enter_context(
-                    EmbeddedKafka()
-                ).bootstrap_servers
+                broker = EmbeddedKafka(config=_NEVER_KILLED)
+                self._bootstrap_servers = self._open.enter_context(broker).bootstrap_servers
         return self._bootstrap_servers
 
     def registry(self) -> str:
@@ -234,6 +237,8 @@ class DatabaseFactory:
 
     def __init__(self, server: PostgresServer) -> None:
         self._server = server
+        # The other one writes 7 MB of WAL, which every walsender of the server then reads.
+        self._strategy = sql.SQL("STRATEGY file_copy" if server.major >= 15 else "")
         self._made: list[Database] = []
 
     def __call__(self, prefix: str = "test") -> Database:
@@ -241,8 +246,8 @@ class DatabaseFactory:
         database = Database(f"{prefix}_{uuid.uuid4().hex[:12]}", self._server)
         with psycopg.connect(self._server.dsn(), autocommit=True) as connection:
             connection.execute(
-                sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(
-                    sql.Identifier(database.name)
+                sql.SQL("CREATE DATABASE {} TEMPLATE template0 {}").format(
+                    sql.Identifier(database.name), self._strategy
                 )
             )
         self._made.append(database)
