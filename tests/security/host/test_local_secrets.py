@@ -25,7 +25,7 @@ from gateway.jars import ivy as jars
 from gateway.jars.cache import cache_folder
 from gateway.jars.java import java_home
 from spark_consumer.spark.session import on_the_command_line
-from tests.support.backends.servers import Database
+from tests.support.backends.servers import BRIEF_JAVA, Database
 from tests.support.gateway.scene import cli
 
 SECRET = "seen-by-nobody-else"
@@ -138,6 +138,7 @@ def test_rows_that_spark_sorts_on_disk_are_in_a_folder_of_its_user(tmp_path: Pat
         env={
             **{name: value for name, value in os.environ.items() if name != "SPARK_LOCAL_DIRS"},
             "JAVA_HOME": str(java_home()),
+            "JAVA_TOOL_OPTIONS": BRIEF_JAVA,
             "SPARK_LOCAL_IP": "127.0.0.1",
         },
     )
