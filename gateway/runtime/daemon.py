@@ -32,8 +32,6 @@ from gateway.runtime.planning.held_retries import HeldLooks
 __all__ = ["Daemon"]
 
 _LOG: Final = logging.getLogger(__name__)
-_STEADY_S: Final = 60.0
-"""Seconds after which a stream counts as working, even if it had nothing to commit."""
 _CLOSE_S: Final = 1.0
 _GRACE: Final = 0.8
 """Share of ``limits.shutdown_timeout_s`` for what is complete; the rest is for closing."""
@@ -128,12 +126,12 @@ class Daemon:
                 if isinstance(error, LostRecordsError):
                     self._carried.lost |= error.topics
                 self.counters.count_error(error)
-                now = time.monotonic()
                 pause_s = retries.after(
                     error,
-                    now=now,
-                    worked=self.counters.durable_lsn > before or _was_steady(attempt, now),
+                    now=time.monotonic(),
+                    worked=self.counters.durable_lsn > before,
                     stood_by=attempt.stood_by,
+                    streaming_since=attempt.streaming_since,
                 )
                 self.counters.set_away(error.message)
                 self.counters.set_denied(error)
@@ -171,8 +169,3 @@ class Daemon:
         if self._stop_by is None:
             return self._settings.limits.shutdown_timeout_s
         return max(_CLOSE_S, self._stop_by - time.monotonic())
-
-
-def _was_steady(attempt: Attempt, now: float) -> bool:
-    since = attempt.streaming_since
-    return since is not None and now - since > _STEADY_S

@@ -10,6 +10,8 @@ __all__ = ["Retries"]
 
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 15.0
+STEADY_S: Final = 60.0
+"""Seconds after which a stream counts as working, even if it had nothing to commit."""
 FENCES: Final = 3
 """Number of fencings in a row, each while this gateway has the slot, that prove another server."""
 
@@ -33,21 +35,31 @@ class Retries:
         self._pause_s = FIRST_PAUSE_S
         self._fences = 0
 
-    def after(self, error: GatewayError, *, now: float, worked: bool, stood_by: bool) -> float:
+    def after(
+        self,
+        error: GatewayError,
+        *,
+        now: float,
+        worked: bool,
+        stood_by: bool,
+        streaming_since: float | None = None,
+    ) -> float:
         """Return the seconds to wait before the next attempt.
 
         Args:
             error: Error that ended this one.
             now: Seconds, monotonic.
-            worked: Whether it committed something, or streamed for a while, before that.
+            worked: Whether it committed something before that.
             stood_by: Whether another process had the slot at its beginning.
+            streaming_since: When it began to stream, monotonic; None if it did not.
 
         Raises:
             GatewayError: `error`, because nothing has worked for `retry_for_s`.
             FatalError: trying again cannot help.
         """
         self._count_fences(error, stood_by)
-        if self._failing_since is None or worked or stood_by:
+        was_steady = streaming_since is not None and now - streaming_since > STEADY_S
+        if self._failing_since is None or worked or stood_by or was_steady:
             self._failing_since, self._pause_s = now, FIRST_PAUSE_S
         pause_s = self._pause_s
         if now - self._failing_since + pause_s > self._retry_for_s:

@@ -32,6 +32,17 @@ def test_pauses_begin_anew_when_something_worked(worked: bool, stood_by: bool) -
     assert r.after(LOST, now=100.0, worked=worked, stood_by=stood_by) == 0.5
 
 
+@pytest.mark.parametrize(("since", "pause_s"), [(None, 8), (100.0, 8), (39.0, 0.5)])
+def test_pauses_begin_anew_when_an_idle_stream_lasted(since: float | None, pause_s: float) -> None:
+    r = retries()
+    for _ in range(4):
+        r.after(LOST, now=100.0, worked=False, stood_by=False)
+
+    found = r.after(LOST, now=100.0, worked=False, stood_by=False, streaming_since=since)
+
+    assert found == pause_s
+
+
 def test_it_gives_up_when_nothing_has_worked_for_so_long() -> None:
     r = retries(retry_for_s=10)
     assert r.after(LOST, now=100.0, worked=False, stood_by=False) == 0.5
