@@ -6,7 +6,7 @@ TIERS_OF_TESTS := unit golden property oracle integration security fault spark
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check docs coverage format test test-all test-unit test-oracle test-integration test-security test-spark test-fault test-containers \
-        explore simulate mutate demo bench dist lock jars pins up down clean
+        explore simulate mutate demo bench compare dist lock jars pins up down clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -72,6 +72,9 @@ demo: setup ## The whole path on real parts; KEEP=1 leaves them running
 
 bench: setup ## Measure rows per second beside pg_recvlogical
 	@$(BIN)/python -m bench
+
+compare: setup ## Debezium and pgsluice beside each other: rate, latency, kill -9, filters, DDL, a restored server
+	@$(BIN)/python -m bench.compare
 
 dist: setup ## The wheel, the jars and the program for spark-submit, into dist/; S3=1 adds the jars of s3a://, ICEBERG=1 that of Iceberg, JDBC=1 that of its catalog in PostgreSQL
 	@$(BIN)/python tools/dist.py $(if $(S3),--s3) $(if $(ICEBERG),--iceberg) $(if $(JDBC),--jdbc)

@@ -1,0 +1,1 @@
+"""One question each, asked of both tools in turn."""
