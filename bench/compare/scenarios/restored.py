@@ -64,8 +64,9 @@ def restored(stage: Stage, name: str, make: MakeTool) -> dict[str, str]:
 def _wrong(source: Source, topics: Topics, tool: Tool) -> int:
     have: dict[Any, Any] = fold(topics.changes(tool.topic("entry")), ["id", "note"])
     with source.connect() as connection:
-        rows = {row[0]: row for row in connection.execute("SELECT id, note FROM entry")}
-    wrong = sum(have.get((key,)) != row for key, row in rows.items())
+        found = connection.execute("SELECT id, note FROM entry").fetchall()
+    rows = {int(row[0]): tuple(row) for row in found}
+    wrong: int = sum(have.get((key,)) != row for key, row in rows.items())
     return wrong + len({key for (key,) in have} - rows.keys())
 
 
