@@ -24,7 +24,7 @@ from gateway.jars.java import java
 
 __all__ = ["Debezium"]
 
-_START_S: Final = 180.0
+_START_S: Final = 600.0
 _POLL_S: Final = 0.2
 _LOG4J: Final = """log4j.rootLogger=WARN, out
 log4j.appender.out=org.apache.log4j.ConsoleAppender
