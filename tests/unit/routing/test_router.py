@@ -175,13 +175,32 @@ def test_a_subscription_without_records_gets_no_end_marker() -> None:
 
 
 def test_origin_none_leaves_out_what_came_from_elsewhere() -> None:
-    publishes = [publish("any"), publish("local")]
+    publishes = [publish("any"), publish("local"), publish("other")]
     gateway = Gateway([T1_TABLE], publishes, origin_none=frozenset({"local"}))
 
-    seen = gateway.commit(relation_of(T1_TABLE), Insert(T1, (b"1", b"0")), origin="elsewhere")
+    seen = data(
+        gateway.commit(
+            relation_of(T1_TABLE),
+            Insert(T1, (b"1", b"0")),
+            update(None, b"1", b"2"),
+            Delete(T1, key_tuple(b"1", None)),
+            origin="elsewhere",
+        )
+    )
 
-    assert [s.topic for s in data(seen)] == ["any.public.t1"]
-    assert data(seen)[0].headers["origin"] == "elsewhere"
+    for op in "cud":
+        topics = [s.topic for s in seen if s.op == op]
+        assert sorted(topics) == ["any.public.t1", "other.public.t1"]
+    assert seen[0].headers["origin"] == "elsewhere"
+
+
+def test_a_delete_goes_to_all_whose_filters_the_old_row_passes() -> None:
+    filters = {"few": "(a > 7)", "more": "(a > 5)", "none": "(a < 0)", "most": "(a < 9)"}
+    gateway = Gateway([T1_TABLE], [publish(name, where=where) for name, where in filters.items()])
+
+    seen = data(gateway.commit(relation_of(T1_TABLE), Delete(T1, key_tuple(b"6", None))))
+
+    assert sorted(s.topic for s in seen if s.op == "d") == ["more.public.t1", "most.public.t1"]
 
 
 def test_truncate_goes_to_every_partition_and_ignores_the_filter() -> None:
