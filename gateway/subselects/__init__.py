@@ -1,0 +1,7 @@
+"""Row filters over other tables: ``customer_id IN (SELECT id FROM customers WHERE ...)``. Pure.
+
+`text` makes a `formula` of a filter as written, and refuses what cannot be followed exactly; `sets`
+has the values of sub-selects, kept by the changes of the inner tables; `moves` finds the rows that
+enter and leave a subscription when a set changes. Only `sets` writes files, of values that do not
+fit into memory. Filters that see one row are `gateway.rowfilter`'s.
+"""

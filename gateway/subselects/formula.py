@@ -1,0 +1,262 @@
+"""Row filters with sub-selects as one plain tree, and its evaluation. Pure.
+
+A row passes where its filter is true. TRUE(NOT x) is FALSE(x), TRUE(a AND b) is TRUE(a) and
+TRUE(b), and FALSE(a AND b) is FALSE(a) or FALSE(b): hence the tree has neither NOT nor unknown. Its
+leaves are plain filters and tests of a row's value against the set of a sub-select:
+
+    leaf         stands for                true for a value without NULL        for one with NULL
+    IN           x IN, EXISTS              a member                             never
+    NOT_EXISTS   NOT EXISTS                no member                            always
+    NOT_IN       x NOT IN, one column      no member, and the set has no NULL   the set is empty
+
+`x IN` is false, rather than unknown, exactly where NOT_IN says so.
+
+Source: ExecScanSubPlan() in nodeSubplan.c.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from hashlib import blake2b
+from typing import Any, Protocol, TypeAlias, assert_never
+
+from gateway.definitions.sql.expression import column_names
+
+__all__ = [
+    "AllOf",
+    "AnyOf",
+    "Formula",
+    "Members",
+    "Plain",
+    "SetTest",
+    "SetTestKind",
+    "Subselect",
+    "Truth",
+    "Value",
+    "columns_of",
+    "evaluate",
+    "holds",
+    "plains_of",
+    "resolved",
+    "subselects_of",
+    "tests_of",
+]
+
+Value: TypeAlias = tuple[bytes | None, ...]
+"""Canonical text of each column of a test or a sub-select, in its order; None is NULL."""
+
+
+class Truth(Enum):
+    """Result of an evaluation in which parts may be unknown to the gateway."""
+
+    YES = "yes"
+    NO = "no"
+    MAYBE = "maybe"
+
+
+class SetTestKind(Enum):
+    """Kind of a test against a set; the module's table has what each means."""
+
+    IN = "in"
+    NOT_EXISTS = "not exists"
+    NOT_IN = "not in"
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A filter without sub-selects, on columns of one table by their bare names.
+
+    Attributes:
+        text: SQL text; as the server prints it once it is `resolved`.
+        position: Character offset of it in the definitions, or None.
+    """
+
+    text: str
+    position: int | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SetTest:
+    """Test of columns of a row against the set of a sub-select with as many columns."""
+
+    kind: SetTestKind
+    columns: tuple[str, ...]
+    subselect: Subselect
+    position: int | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """AND, from left to right until one is not true."""
+
+    parts: tuple[Formula, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """OR, from left to right until one is true."""
+
+    parts: tuple[Formula, ...]
+
+
+Formula: TypeAlias = Plain | SetTest | AllOf | AnyOf
+
+
+@dataclass(frozen=True, slots=True)
+class Subselect:
+    """``SELECT columns FROM table WHERE filter``, with NULLs and how often each value occurs.
+
+    Equal ones share a set.
+
+    Attributes:
+        table_oid: OID of the inner table.
+        columns: Names of its columns.
+        filter: Filter on the inner table; None for all rows.
+    """
+
+    table_oid: int
+    columns: tuple[str, ...]
+    filter: Formula | None
+
+    @property
+    def name(self) -> str:
+        """Name of its set in Kafka: a digest of what it says."""
+        text = json.dumps(_as_json(self), separators=(",", ":"))
+        return blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+class Members(Protocol):
+    """Values of a sub-select at one position of the stream."""
+
+    def __contains__(self, value: Value) -> bool: ...
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the sub-select has no row."""
+        ...
+
+
+def evaluate(
+    formula: Formula, plain: Callable[[Plain], bool], test: Callable[[SetTest], Truth]
+) -> Truth:
+    """Evaluate `formula`; parts that cannot change the result any more are not evaluated."""
+    match formula:
+        case Plain():
+            return Truth.YES if plain(formula) else Truth.NO
+        case SetTest():
+            return test(formula)
+        case AllOf(parts):
+            return _junction(parts, plain, test, decides=Truth.NO, otherwise=Truth.YES)
+        case AnyOf(parts):
+            return _junction(parts, plain, test, decides=Truth.YES, otherwise=Truth.NO)
+    assert_never(formula)
+
+
+def _junction(
+    parts: tuple[Formula, ...],
+    plain: Callable[[Plain], bool],
+    test: Callable[[SetTest], Truth],
+    *,
+    decides: Truth,
+    otherwise: Truth,
+) -> Truth:
+    result = otherwise
+    for part in parts:
+        truth = evaluate(part, plain, test)
+        if truth is decides:
+            return decides
+        if truth is Truth.MAYBE:
+            result = truth
+    return result
+
+
+def holds(kind: SetTestKind, value: Value, members: Members) -> bool:
+    """Whether a test of `value` is true."""
+    match kind:
+        case SetTestKind.IN:
+            return None not in value and value in members
+        case SetTestKind.NOT_EXISTS:
+            return None in value or value not in members
+        case SetTestKind.NOT_IN:
+            if members.is_empty:
+                return True
+            return None not in value and value not in members and (None,) not in members
+    assert_never(kind)
+
+
+def plains_of(formula: Formula | None) -> Iterator[Plain]:
+    """Return the plain filters on the formula's own table, from left to right."""
+    match formula:
+        case Plain():
+            yield formula
+        case AllOf(parts) | AnyOf(parts):
+            for part in parts:
+                yield from plains_of(part)
+
+
+def tests_of(formula: Formula | None) -> Iterator[SetTest]:
+    """Return the tests of the formula's own table, from left to right."""
+    match formula:
+        case SetTest():
+            yield formula
+        case AllOf(parts) | AnyOf(parts):
+            for part in parts:
+                yield from tests_of(part)
+
+
+def subselects_of(formula: Formula | None) -> Iterator[Subselect]:
+    """Return all sub-selects, nested ones before those that test against them; some repeatedly."""
+    for test in tests_of(formula):
+        yield from subselects_of(test.subselect.filter)
+        yield test.subselect
+
+
+def columns_of(formula: Formula | None) -> frozenset[str]:
+    """Return the columns of the formula's own table that decide about a row."""
+    found: frozenset[str] = frozenset()
+    for plain in plains_of(formula):
+        found |= column_names(plain.text)
+    return found.union(*(test.columns for test in tests_of(formula)))
+
+
+def resolved(formula: Formula, table_oid: int, resolve: Callable[[int, Plain], str]) -> Formula:
+    """Replace each plain filter, inside sub-selects as well, by what `resolve` returns for it.
+
+    Args:
+        formula: A filter on the table `table_oid`.
+        table_oid: OID of that table.
+        resolve: Returns the server's rendering of a plain filter on the table with an OID.
+    """
+    match formula:
+        case Plain():
+            return replace(formula, text=resolve(table_oid, formula))
+        case SetTest(subselect=inner):
+            if inner.filter is None:
+                return formula
+            found = resolved(inner.filter, inner.table_oid, resolve)
+            return replace(formula, subselect=replace(inner, filter=found))
+        case AllOf(parts):
+            return AllOf(tuple(resolved(part, table_oid, resolve) for part in parts))
+        case AnyOf(parts):
+            return AnyOf(tuple(resolved(part, table_oid, resolve) for part in parts))
+    assert_never(formula)
+
+
+def _as_json(node: Formula | Subselect | None) -> Any:
+    match node:
+        case None:
+            return None
+        case Plain(text):
+            return text
+        case SetTest(kind, columns, subselect):
+            return [kind.value, columns, _as_json(subselect)]
+        case AllOf(parts):
+            return ["and", *map(_as_json, parts)]
+        case AnyOf(parts):
+            return ["or", *map(_as_json, parts)]
+        case Subselect(table_oid, columns, filter_):
+            return [table_oid, columns, _as_json(filter_)]
+    assert_never(node)

@@ -1,0 +1,1 @@
+"""Moves: rows that enter or leave a subscription because another table has changed. Pure."""
