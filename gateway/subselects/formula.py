@@ -31,6 +31,7 @@ __all__ = [
     "Formula",
     "Members",
     "Plain",
+    "RowView",
     "SetTest",
     "SetTestKind",
     "Subselect",
@@ -126,6 +127,22 @@ class Subselect:
         """Name of its set in Kafka: a digest of what it says."""
         text = json.dumps(_as_json(self), separators=(",", ":"))
         return blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+class RowView(Protocol):
+    """One version of a row, as filters see it."""
+
+    def plain(self, plain: Plain) -> bool:
+        """Whether the row passes a plain filter.
+
+        Raises:
+            FilterEvaluationError: PostgreSQL would fail on the row.
+        """
+        ...
+
+    def value(self, columns: tuple[str, ...]) -> Value:
+        """Return the canonical texts of some columns."""
+        ...
 
 
 class Members(Protocol):

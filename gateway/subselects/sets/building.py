@@ -1,0 +1,54 @@
+"""Building of a set: one read of the inner table, placed in the stream.
+
+The table is read in one transaction under a snapshot S; afterwards H is the server's WAL insert
+position. The set is placed at any position P >= H between two transactions. Every transaction that
+S sees has its commit record before H; so the entries at P are those that were read, and the changes
+of all transactions before P that S does not see. Addition is commutative: neither keys nor the
+order of rows matter. A TRUNCATE that S does not see voids what was read and what changed before it.
+
+Changes published before this process began cannot be noted: the read waits for the transactions
+that ran when the stream was begun, as a copy does (`gateway.copy`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gateway.copy import Snapshot
+from gateway.subselects.sets.changes import SetDelta
+from gateway.subselects.sets.value_set import ValueSet
+
+__all__ = ["SetBuilder"]
+
+
+class SetBuilder:
+    """Builder of one set, which is shown all changes of its table from the beginning on."""
+
+    def __init__(self, target: ValueSet) -> None:
+        self._target = target
+        self._unseen: list[tuple[int, SetDelta]] = []
+
+    def note(self, xid: int, delta: SetDelta) -> None:
+        """Note what the source's transaction `xid` did to the table."""
+        self._unseen.append((xid, delta))
+
+    def forget(self, snapshot: Snapshot) -> None:
+        """Drop the changes that `snapshot` sees, which no read from now on precedes."""
+        self._unseen = [entry for entry in self._unseen if not snapshot.sees(entry[0])]
+
+    def place(self, snapshot: Snapshot, entries: Iterable[bytes]) -> None:
+        """Fill the set; `SetNetwork.recount` has to follow once all sets are filled.
+
+        Args:
+            snapshot: Snapshot under which the table was read.
+            entries: Entry of each row that has one.
+        """
+        missed = SetDelta()
+        for xid, delta in self._unseen:
+            if not snapshot.sees(xid):
+                missed.add(delta)
+        self._target.clear()
+        if not missed.is_truncated:
+            self._target.fill((entry, 1) for entry in entries)
+        self._target.fill(missed.counts.items())
+        self._unseen.clear()

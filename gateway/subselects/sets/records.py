@@ -1,0 +1,165 @@
+"""Records of sets in the progress topic: what a commit writes, and reading it back.
+
+    <set>                          format and the OID of the sub-select's table: the set is complete
+    <set>/<bits>.<prefix, hex>     a leaf: for each entry its length, its bytes and its count
+
+`<set>` is `Subselect.name`. Numbers are varints. All records of a commit are in one Kafka
+transaction, so the leaves that are read back cover all places, each once; if they do not, the set
+is read from the source again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, TypeAlias
+
+from gateway.core.errors import ProtocolError
+from gateway.subselects.sets.changes import SetDelta
+from gateway.subselects.sets.entries import place_of, read_varint, unpack, varint
+from gateway.subselects.sets.leaves import MOST, Leaf, Leaves
+from gateway.subselects.sets.value_set import ValueSet
+
+__all__ = ["SET_FORMAT", "SetRecord", "StoredSet", "decode_leaf", "encode_leaf", "removed"]
+
+SET_FORMAT: Final = 1
+"""Version of the records' meaning."""
+_LEAF: Final = re.compile(r"([0-9]{1,2})\.([0-9a-f]{1,8})")
+
+SetRecord: TypeAlias = tuple[str, bytes | None]
+"""Name and value; None removes it."""
+
+
+def encode_leaf(entries: Iterable[tuple[bytes, int]]) -> bytes:
+    """Encode the entries of a leaf."""
+    pieces: list[bytes] = []
+    for entry, count in sorted(entries):
+        pieces += (varint(len(entry)), entry, varint(count))
+    return b"".join(pieces)
+
+
+def decode_leaf(data: bytes) -> list[tuple[bytes, int]]:
+    """Decode what `encode_leaf` makes, whoever has written it.
+
+    Raises:
+        ProtocolError: it is something else.
+    """
+    entries: list[tuple[bytes, int]] = []
+    offset = 0
+    while offset < len(data):
+        size, start = read_varint(data, offset)
+        if start + size > len(data):
+            raise ProtocolError("an entry of a set is cut off", tag=b"", offset=offset)
+        entry = data[start : start + size]
+        count, offset = read_varint(data, start + size)
+        if not count or (entries and entry <= entries[-1][0]):
+            raise ProtocolError("an entry of a set is out of order", tag=b"", offset=offset)
+        entries.append((entry, count))
+    return entries
+
+
+class StoredSet:
+    """One set and its records.
+
+    Args:
+        target: The set.
+        most: Number of entries beyond which a leaf is split.
+    """
+
+    def __init__(self, target: ValueSet, *, most: int = MOST) -> None:
+        self.target = target
+        self._most = most
+        self._leaves = Leaves(most=most)
+        self._written: set[str] = set()
+
+    @property
+    def name(self) -> str:
+        """Name of its first record."""
+        return self.target.subselect.name
+
+    def note(self, delta: SetDelta) -> None:
+        """Note what a transaction did to its entries."""
+        if delta.is_truncated:
+            self._leaves.reset()
+        for entry in delta.counts:
+            self._leaves.note(entry)
+
+    def note_built(self) -> None:
+        """Note that it was built."""
+        self._leaves.reset()
+
+    def pop_records(self) -> Iterator[SetRecord]:
+        """Return the records of what has changed since the last call; they are committed once."""
+        if self.name not in self._written:
+            head = varint(SET_FORMAT) + varint(self.target.subselect.table_oid)
+            self._written.add(self.name)
+            yield self.name, head
+        for leaf, entries in self._leaves.pop_changed(self.target.entries).items():
+            name = _leaf_name(self.name, leaf)
+            if entries is not None:
+                self._written.add(name)
+                yield name, encode_leaf(entries)
+            elif name in self._written:
+                self._written.discard(name)
+                yield name, None
+
+    def read_back(self, records: Mapping[str, bytes]) -> str | None:
+        """Fill the set from committed records; `SetNetwork.recount` has to follow.
+
+        Args:
+            records: Values by name; those of other sets are ignored.
+
+        Returns:
+            Why it has to be read from the source, or None.
+        """
+        if (head := records.get(self.name)) is None:
+            return "it has not been built yet"
+        expected = varint(SET_FORMAT) + varint(self.target.subselect.table_oid)
+        if head != expected:
+            return "its records have a format that this gateway does not know"
+        found: dict[Leaf, list[tuple[bytes, int]]] = {}
+        for name, value in records.items():
+            leaf = _leaf_of(self.name, name)
+            if leaf is None:
+                continue
+            try:
+                entries = decode_leaf(value)
+            except ProtocolError as error:
+                return f"record {name} does not read: {error.reason}"
+            if not all(self._belongs(entry, leaf) for entry, _ in entries):
+                return f"record {name} has entries that do not belong there"
+            found[leaf] = entries
+        if not Leaves.cover(set(found)):
+            return "some of its records are missing"
+        self.target.clear()
+        for entries in found.values():
+            self.target.fill(entries)
+        self._leaves = Leaves(set(found), most=self._most)
+        self._written = {self.name, *(_leaf_name(self.name, leaf) for leaf in found)}
+        return None
+
+    def _belongs(self, entry: bytes, leaf: Leaf) -> bool:
+        if not leaf.low <= place_of(entry) < leaf.high:
+            return False
+        try:
+            return self.target.reduction.fits(unpack(entry))
+        except ProtocolError:
+            return False
+
+
+def removed(subselect_name: str, names: Iterable[str]) -> list[SetRecord]:
+    """Return the records that remove a set that no filter has any more."""
+    return [(name, None) for name in names if name.partition("/")[0] == subselect_name]
+
+
+def _leaf_name(set_name: str, leaf: Leaf) -> str:
+    return f"{set_name}/{leaf.bits}.{leaf.prefix:x}"
+
+
+def _leaf_of(set_name: str, name: str) -> Leaf | None:
+    own, _, rest = name.partition("/")
+    match = _LEAF.fullmatch(rest)
+    if own != set_name or match is None:
+        return None
+    leaf = Leaf(int(match[1]), int(match[2], 16))
+    return leaf if leaf.bits <= 32 and leaf.prefix < 1 << leaf.bits else None
