@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from itertools import chain
-from typing import NamedTuple, TypeAlias
 
-from gateway.copy.lines import CopiedRow, Row, key_of_line, row_of
+from gateway.copy.lines import CopiedRow, Row, row_of
 from gateway.copy.snapshot import Snapshot
+from gateway.copy.unseen import Change, Op, UnseenChanges
 from gateway.core.copy_progress import Key, Progress
 from gateway.core.lsn import Lsn
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
@@ -75,7 +74,7 @@ class Chunk:
         """
         if not self.request.ranged or not 0 < rows < self.size or not isinstance(self.rows, list):
             return None
-        last = _key_of(self.rows[rows - 1], key, max(key) + 1)
+        last = UnseenChanges(key).key_of_copied(self.rows[rows - 1])
         first = replace(
             self,
             request=replace(self.request, again=()),
@@ -94,24 +93,6 @@ class Chunk:
         return first, rest
 
 
-class _Op(Enum):
-    PUT = "put"
-    SET = "set"
-    MOVE = "move"
-    DELETE = "delete"
-    TRUNCATE = "truncate"
-
-
-class _Change(NamedTuple):
-    op: _Op
-    old: Row
-    new: Row
-
-
-_Entry: TypeAlias = tuple[int, list[_Change]]
-"""A transaction and its changes, in order."""
-
-
 class ChunkedCopy:
     """The copy of one table for subscriptions with the same progress. Not thread-safe.
 
@@ -126,13 +107,12 @@ class ChunkedCopy:
 
     def __init__(self, key: Sequence[int], progress: Progress) -> None:
         self._key = tuple(key)
-        self._key_width = max(self._key, default=0) + 1
+        self._unseen = UnseenChanges(key)
         self._copied = progress.copied
         self._complete = progress.complete
         self._rows = progress.rows
         # With the transaction that put it there; None: one that every snapshot sees.
         self._again: dict[Key, int | None] = dict.fromkeys(progress.again)
-        self._unseen: list[_Entry] = []
         self._rewritten: list[int] = []
 
     @property
@@ -158,23 +138,23 @@ class ChunkedCopy:
         subscription wants the old row, which is not known.
         """
         if self._key and UNCHANGED in new:
-            self._note(xid, _Change(_Op.MOVE, (), new))
+            self._note(xid, Change(Op.MOVE, (), new))
             if self.started and not self._complete:
                 self._again[self.key_of(new)] = xid
             return
-        self._note(xid, _Change(_Op.PUT, (), new))
+        self._note(xid, Change(Op.PUT, (), new))
         if self._again:
             self._again.pop(self.key_of(new), None)
 
     def update(self, xid: int, old: Row | None, new: Row) -> None:
         """Apply an UPDATE; without an old row the key is the same."""
         if not self._key:
-            self._note(xid, _Change(_Op.MOVE, () if old is None else old, new))
+            self._note(xid, Change(Op.MOVE, () if old is None else old, new))
             return
         if old is None or (before := self.key_of(old)) == (after := self.key_of(new)):
-            self._note(xid, _Change(_Op.SET, (), new))
+            self._note(xid, Change(Op.SET, (), new))
             return
-        self._note(xid, _Change(_Op.MOVE, old, new))
+        self._note(xid, Change(Op.MOVE, old, new))
         wanted = before in self._again
         self._again.pop(before, None)
         if wanted or (self.started and not self._complete):
@@ -182,13 +162,13 @@ class ChunkedCopy:
 
     def delete(self, xid: int, old: Row) -> None:
         """Apply a DELETE."""
-        self._note(xid, _Change(_Op.DELETE, old, ()))
+        self._note(xid, Change(Op.DELETE, old, ()))
         if self._again:
             self._again.pop(self.key_of(old), None)
 
     def truncate(self, xid: int) -> None:
         """Apply a TRUNCATE of the whole table."""
-        self._note(xid, _Change(_Op.TRUNCATE, (), ()))
+        self._note(xid, Change(Op.TRUNCATE, (), ()))
         self._again.clear()
 
     def rewrite(self, xid: int) -> bool:
@@ -215,7 +195,7 @@ class ChunkedCopy:
 
     def forget(self, snapshot: Snapshot) -> None:
         """Drop the changes that all chunks still to be placed see."""
-        self._unseen = [entry for entry in self._unseen if not snapshot.sees(entry[0])]
+        self._unseen.forget([snapshot])
 
     def place(self, chunk: Chunk) -> Iterable[CopiedRow]:
         """Place a chunk after everything published so far, at or after its `insert_lsn`.
@@ -225,7 +205,7 @@ class ChunkedCopy:
         Returns:
             The rows to publish, as they are at this position. Exhaust it before anything else.
         """
-        unseen = [entry for entry in self._unseen if not chunk.snapshot.sees(entry[0])]
+        unseen = self._unseen.unseen_by(chunk.snapshot)
         self._rows += chunk.size + chunk.skipped
         if not self._key:
             self._complete = True
@@ -233,9 +213,10 @@ class ChunkedCopy:
         rows: Iterable[CopiedRow] = chunk.rows
         asked = [key for key in chunk.request.again if key in self._again]
         if unseen or asked:
-            others, known = self._separate(chunk, unseen)
-            moved = self._make_up_for(known, unseen, all_known=chunk.by_key)
-            self._again |= moved
+            concerned = {*chunk.request.again, *self._again}
+            others, known = self._unseen.separate(chunk.rows, unseen, concerned)
+            moved = self._unseen.make_up_for(known, unseen, all_known=chunk.by_key)
+            self._again |= {key: row.xid for key, row in moved.items()}
             for key in asked:
                 xid = self._again.get(key)
                 if key not in moved and (xid is None or chunk.snapshot.sees(xid)):
@@ -251,98 +232,23 @@ class ChunkedCopy:
 
     def key_of(self, row: Row) -> Key:
         """Return the key of a row."""
-        return tuple([row[index] for index in self._key])  # type: ignore[misc]
+        return self._unseen.key_of(row)
 
-    def _note(self, xid: int, change: _Change) -> None:
-        if self._unseen and self._unseen[-1][0] == xid:
-            self._unseen[-1][1].append(change)
-        else:
-            self._unseen.append((xid, [change]))
-
-    def _separate(
-        self, chunk: Chunk, unseen: Sequence[_Entry]
-    ) -> tuple[list[CopiedRow], dict[Key, Row]]:
-        """Separate the rows that no unseen change concerns from the others, which are parsed."""
-        concerned = {*chunk.request.again, *self._again}
-        truncated = False
-        for _, changes in unseen:
-            for op, old, new in changes:
-                truncated |= op is _Op.TRUNCATE
-                concerned.update(self.key_of(row) for row in (old, new) if row)
-        others: list[CopiedRow] = []
-        known: dict[Key, Row] = {}
-        for copied in chunk.rows:
-            key = _key_of(copied, self._key, self._key_width)
-            if key in concerned:
-                known[key] = row_of(copied)
-            elif not truncated:
-                others.append(copied)
-        return others, known
-
-    def _make_up_for(
-        self, rows: dict[Key, Row], unseen: Sequence[_Entry], *, all_known: bool
-    ) -> dict[Key, int | None]:
-        """Bring `rows` to the present; return the keys whose rows are not known in full.
-
-        Args:
-            rows: Rows of the chunk, by their keys.
-            unseen: The changes that its snapshot does not see.
-            all_known: Whether no change that keeps the key can make a row wanted that the chunk
-                leaves out.
-        """
-        moved: dict[Key, int | None] = {}
-        for xid, changes in unseen:
-            for op, old, new in changes:
-                match op:
-                    case _Op.PUT:
-                        # Whether it is in the chunk's range does not matter: it is this row now.
-                        rows[self.key_of(new)] = new
-                        moved.pop(self.key_of(new), None)
-                    case _Op.SET | _Op.MOVE:
-                        before, after = self.key_of(old or new), self.key_of(new)
-                        row = rows.pop(before, None)
-                        if op is _Op.MOVE and not old:
-                            row = None  # an INSERT that lacks values: see `insert`
-                        if row is None and op is _Op.SET and all_known:
-                            continue  # also one that has come from elsewhere, and is to be read
-                        moved.pop(before, None)
-                        row = _filled(row or new, new)
-                        if UNCHANGED in row:
-                            moved[after] = xid
-                        else:
-                            rows[after] = row
-                    case _Op.DELETE:
-                        rows.pop(self.key_of(old), None)
-                        moved.pop(self.key_of(old), None)
-                    case _Op.TRUNCATE:
-                        rows.clear()
-                        moved.clear()
-        return moved
+    def _note(self, xid: int, change: Change) -> None:
+        self._unseen.note(xid, change)
 
 
-def _key_of(copied: CopiedRow, positions: Sequence[int], width: int) -> Key:
-    if isinstance(copied, bytes):
-        return key_of_line(copied, positions, width)  # type: ignore[return-value]
-    return tuple([copied[position] for position in positions])  # type: ignore[misc]
-
-
-def _filled(row: Row, new: Row) -> Row:
-    if UNCHANGED not in new:
-        return new
-    return [before if after is UNCHANGED else after for before, after in zip(row, new, strict=True)]
-
-
-def _bag(rows: Iterable[CopiedRow], changes: Iterable[_Change]) -> Iterator[CopiedRow]:
+def _bag(rows: Iterable[CopiedRow], changes: Iterable[Change]) -> Iterator[CopiedRow]:
     """Yield the rows of a table without a key, brought to the present; equal rows are the same."""
     extra: Counter[tuple[ColumnValue, ...]] = Counter()
     void = False
     for op, old, new in changes:
-        if op is _Op.TRUNCATE:
+        if op is Op.TRUNCATE:
             void = True
             extra.clear()
-        if op in (_Op.MOVE, _Op.DELETE) and old:
+        if op in (Op.MOVE, Op.DELETE) and old:
             extra[tuple(old)] -= 1
-        if op in (_Op.MOVE, _Op.PUT):
+        if op in (Op.MOVE, Op.PUT):
             extra[tuple(new)] += 1
     if not void:
         for row in rows:
