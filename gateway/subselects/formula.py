@@ -42,8 +42,8 @@ __all__ = [
     "holds",
     "plains_of",
     "resolved",
+    "set_tests_of",
     "subselects_of",
-    "tests_of",
 ]
 
 Value: TypeAlias = tuple[bytes | None, ...]
@@ -214,19 +214,19 @@ def plains_of(formula: Formula | None) -> Iterator[Plain]:
                 yield from plains_of(part)
 
 
-def tests_of(formula: Formula | None) -> Iterator[SetTest]:
+def set_tests_of(formula: Formula | None) -> Iterator[SetTest]:
     """Return the tests of the formula's own table, from left to right."""
     match formula:
         case SetTest():
             yield formula
         case AllOf(parts) | AnyOf(parts):
             for part in parts:
-                yield from tests_of(part)
+                yield from set_tests_of(part)
 
 
 def subselects_of(formula: Formula | None) -> Iterator[Subselect]:
     """Return all sub-selects, nested ones before those that test against them; some repeatedly."""
-    for test in tests_of(formula):
+    for test in set_tests_of(formula):
         yield from subselects_of(test.subselect.filter)
         yield test.subselect
 
@@ -236,7 +236,7 @@ def columns_of(formula: Formula | None) -> frozenset[str]:
     found: frozenset[str] = frozenset()
     for plain in plains_of(formula):
         found |= column_names(plain.text)
-    return found.union(*(test.columns for test in tests_of(formula)))
+    return found.union(*(test.columns for test in set_tests_of(formula)))
 
 
 def resolved(formula: Formula, table_oid: int, resolve: Callable[[int, Plain], str]) -> Formula:

@@ -22,7 +22,7 @@ from gateway.subselects.formula import (
     evaluate,
     holds,
     plains_of,
-    tests_of,
+    set_tests_of,
 )
 from gateway.subselects.sets.entries import pack, unpack
 
@@ -54,7 +54,7 @@ class Reduction:
     def __init__(self, subselect: Subselect) -> None:
         self._subselect = subselect
         self._plains = tuple(dict.fromkeys(plains_of(subselect.filter)))
-        self.tests: tuple[SetTest, ...] = tuple(dict.fromkeys(tests_of(subselect.filter)))
+        self.tests: tuple[SetTest, ...] = tuple(dict.fromkeys(set_tests_of(subselect.filter)))
 
     @property
     def width(self) -> int:

@@ -12,7 +12,7 @@ from gateway.core.errors import FilterError
 from gateway.definitions.identity import identity_gap
 from gateway.definitions.model import Table
 from gateway.pgoutput.messages import ReplicaIdentity
-from gateway.subselects.formula import Formula, columns_of, tests_of
+from gateway.subselects.formula import Formula, columns_of, set_tests_of
 
 __all__ = ["check_identities"]
 
@@ -34,7 +34,7 @@ def check_identities(
         FilterError: a replica identity lacks one, or a table has none, or no key.
     """
     if table.replica_identity is ReplicaIdentity.FULL and not table.primary_key:
-        position = next((test.position for test in tests_of(formula)), None)
+        position = next((test.position for test in set_tests_of(formula)), None)
         raise FilterError(
             f"a row filter over other tables: {table} has no key, and rows that enter or leave are "
             "named by their keys",
@@ -60,7 +60,7 @@ def _check(
         at = (
             position
             if position is not None
-            else next((test.position for test in tests_of(formula)), None)
+            else next((test.position for test in set_tests_of(formula)), None)
         )
         raise FilterError(
             f"a row filter over other tables: column {found} of {table} is not part of the replica "
@@ -73,6 +73,6 @@ def _check(
             "column.",
             detail=_DETAIL,
         )
-    for test in tests_of(formula):
+    for test in set_tests_of(formula):
         inside = test.subselect
         _check(inside.filter, tables[inside.table_oid], tables, text, test.position, inside.columns)

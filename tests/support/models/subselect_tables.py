@@ -61,6 +61,20 @@ def draw_formula(random: Random, table: int = ORDERS, deep: int = 2) -> Formula:
     if kind < 0.45 or not deep:
         parts = tuple(draw_formula(random, table, max(deep - 1, 0)) for _ in range(2))
         return random.choice((AllOf, AnyOf))(parts)
+    return _draw_test(random, table, deep)
+
+
+def draw_tested(random: Random) -> Formula:
+    """A filter on orders with a test, at least."""
+    test = _draw_test(random, ORDERS, 2)
+    if random.random() < 0.6:
+        return test
+    parts = [test, draw_formula(random)]
+    random.shuffle(parts)
+    return random.choice((AllOf, AnyOf))(tuple(parts))
+
+
+def _draw_test(random: Random, table: int, deep: int) -> SetTest:
     inner, pair = random.choice(INNER[table])
     pairs = [pair]
     kinds = list(SetTestKind)
@@ -80,9 +94,9 @@ class Change(NamedTuple):
     new: Row | None
 
 
-def draw_row(random: Random, table: int, key: int) -> Row:
+def draw_row(random: Random, table: int, key: int, values: int = 3) -> Row:
     def few() -> bytes | None:
-        return None if random.random() < 0.15 else b"%d" % random.randrange(3)
+        return None if random.random() < 0.15 else b"%d" % random.randrange(values)
 
     row: dict[str, bytes | None] = {column: few() for column in COLUMNS[table]}
     row[PLAIN[table]] = random.choice((b"t", b"f"))
@@ -99,10 +113,12 @@ class Tables:
     rows: dict[int, dict[int, Row]]
 
     @classmethod
-    def draw(cls, random: Random) -> Tables:
+    def draw(cls, random: Random, values: int = 3) -> Tables:
         sizes = {CITIES: 3, CUSTOMERS: 4, ORDERS: 6}
         rows = {
-            table: {key: draw_row(random, table, key) for key in range(random.randint(0, most))}
+            table: {
+                key: draw_row(random, table, key, values) for key in range(random.randint(0, most))
+            }
             for table, most in sizes.items()
         }
         return cls(random, rows)

@@ -1,0 +1,324 @@
+"""Moves of one outer table: what is unsettled, and its reads; the package has the proof."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from gateway.copy import CopiedRow, Row, Snapshot, row_of
+from gateway.copy.unseen import Change, Op, UnseenChanges
+from gateway.core.copy_progress import Key
+from gateway.pgoutput.messages import UNCHANGED
+from gateway.subselects.formula import (
+    Formula,
+    Members,
+    RowView,
+    SetTest,
+    Subselect,
+    Truth,
+    evaluate,
+    holds,
+    set_tests_of,
+)
+from gateway.subselects.moves.reads import MoveChunk, MoveRequest, SliceRead
+from gateway.subselects.moves.state import MoveState, Slice
+from gateway.subselects.sets.changes import SetChange, affected_values
+
+__all__ = ["MOST_UNSETTLED", "TRIES", "MovedRow", "TableMoves"]
+
+TRIES: Final = 3
+"""Number of times that a slice's chunks are voided before it is read as one chunk."""
+MOST_UNSETTLED: Final = 10_000
+"""Number of slices, and of keys, beyond which the table is copied again instead."""
+_MOST_VALUES: Final = 100
+"""Number of slices that are read together, and of keys."""
+
+
+class MovedRow(NamedTuple):
+    """A row as it is now, for one subscription; whether it is to have it (``r``) or not (``d``)."""
+
+    subscription: str
+    row: CopiedRow
+    key: Key
+    wanted: bool
+
+
+class TableMoves:
+    """Moves of one table, for all subscriptions whose filters on it have sub-selects.
+
+    Not thread-safe. All rows have the columns of the chunks, in their order.
+
+    Args:
+        key: Positions of the key's columns in a row.
+        formulas: Filter of each subscription.
+        members: Returns the set of a sub-select, as of the position that was published last.
+        view: Makes what filters see of a row; columns that decide are known in every row.
+        state: What was committed last.
+    """
+
+    def __init__(
+        self,
+        key: Sequence[int],
+        formulas: Mapping[str, Formula],
+        members: Callable[[Subselect], Members],
+        view: Callable[[Row], RowView],
+        state: MoveState,
+    ) -> None:
+        self.formulas = dict(formulas)
+        self.tests = {name: tuple(set_tests_of(formula)) for name, formula in formulas.items()}
+        self.members = members
+        self.view = view
+        self.unseen = UnseenChanges(key)
+        self.key_of = self.unseen.key_of
+        self.whole = set(state.whole & self.formulas.keys())
+        self._slices = {found: set(of & self.formulas.keys()) for found, of in state.slices.items()}
+        # With the transaction that put it there; None: one that every snapshot sees.
+        self._keys: dict[Key, dict[str, int | None]] = {
+            found: dict.fromkeys(of & self.formulas.keys()) for found, of in state.keys.items()
+        }
+        self._tries: dict[Slice, int] = {}
+        self._reads: dict[int, SliceRead] = {}
+        self._key_reads: dict[int, MoveRequest] = {}
+        self._number = 0
+
+    @property
+    def state(self) -> MoveState:
+        """State, to be committed with everything that has been published so far."""
+        return MoveState(
+            {found: frozenset(of) for found, of in self._slices.items() if of},
+            {found: frozenset(of) for found, of in self._keys.items() if of},
+            frozenset(self.whole),
+        )
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is unsettled."""
+        return not (self._slices or self._keys or self.whole)
+
+    # What is unsettled
+
+    def listed(self, key: Key) -> Collection[str]:
+        """Return the subscriptions for which a key is unsettled."""
+        return self._keys.get(key, ())
+
+    def list_key(self, key: Key, subscription: str, xid: int | None) -> None:
+        """Make a key unsettled, by a row that transaction `xid` has left without all values."""
+        if subscription in self.whole:
+            return
+        self._keys.setdefault(key, {})[subscription] = xid
+        if len(self._keys) > MOST_UNSETTLED:
+            self.copy_again(subscription)
+
+    def settle_key(self, key: Key, subscription: str) -> None:
+        """Note that the subscriber has what it is to have under a key."""
+        if (found := self._keys.get(key)) is not None:
+            found.pop(subscription, None)
+            if not found:
+                del self._keys[key]
+
+    def is_unsettled(self, slice_: Slice, subscription: str) -> bool:
+        """Whether nobody knows which rows of a slice the subscriber has."""
+        return subscription in self._slices.get(slice_, ())
+
+    def unsettle(self, changes: Mapping[Subselect, SetChange]) -> None:
+        """Make the slices unsettled for which the sets of a transaction have changed a test."""
+        for subscription, tests in self.tests.items():
+            for test in tests:
+                if (change := changes.get(test.subselect)) is None or subscription in self.whole:
+                    continue
+                values = affected_values(test.kind, change)
+                if values is None or len(values) + len(self._slices) > MOST_UNSETTLED:
+                    self.copy_again(subscription)
+                    continue
+                for value in values:
+                    self._unsettle(Slice(test.columns, value), subscription)
+
+    def _unsettle(self, slice_: Slice, subscription: str) -> None:
+        self._slices.setdefault(slice_, set()).add(subscription)
+        for read in self._reads.values():
+            if read.void(slice_, subscription):
+                self._tries[slice_] = self._tries.get(slice_, 0) + 1
+
+    def copy_again(self, subscription: str) -> None:
+        """Give the subscription's rows up: they are right once the table is copied again."""
+        self._forget(subscription)
+        self.whole.add(subscription)
+
+    def begin_copy(self, subscription: str) -> None:
+        """Note that a copy begins: the subscriber has no row."""
+        self._forget(subscription)
+        self.whole.discard(subscription)
+
+    def truncate(self) -> None:
+        """Note that no row is left, and that the subscribers are told so."""
+        self._slices.clear()
+        self._keys.clear()
+        self._tries.clear()
+        self._reads.clear()
+        self._key_reads.clear()
+
+    def _forget(self, subscription: str) -> None:
+        for slice_ in list(self._slices):
+            self._settle(slice_, {subscription})
+        for key in list(self._keys):
+            self.settle_key(key, subscription)
+        for read in self._reads.values():
+            for of in (read.open or {}).values():
+                of.discard(subscription)
+
+    def _settle(self, slice_: Slice, subscriptions: Collection[str]) -> None:
+        if (found := self._slices.get(slice_)) is not None:
+            found.difference_update(subscriptions)
+            if not found:
+                del self._slices[slice_]
+                self._tries.pop(slice_, None)
+
+    # Judgement
+
+    def truth(self, subscription: str, view: RowView, test: Callable[[SetTest], Truth]) -> Truth:
+        """Return what the subscription's filter says of a row."""
+        return evaluate(self.formulas[subscription], view.plain, test)
+
+    def wants(self, subscription: str, view: RowView) -> bool:
+        """Whether the subscriber is to have a row, by the sets as they are."""
+
+        def test(each: SetTest) -> Truth:
+            found = holds(each.kind, view.value(each.columns), self.members(each.subselect))
+            return Truth.YES if found else Truth.NO
+
+        return self.truth(subscription, view, test) is Truth.YES
+
+    # Reads
+
+    def request(self) -> MoveRequest | None:
+        """Return what to read next; None if nothing is left that is not being read."""
+        for number, read in list(self._reads.items()):
+            if not read.is_out and read.is_void:
+                del self._reads[number]
+            elif not read.is_out:
+                read.is_out = True
+                return read.request
+        out = {key for request in self._key_reads.values() for key in request.keys}
+        if keys := [key for key in self._keys if key not in out][:_MOST_VALUES]:
+            request = MoveRequest(self._next_number(), keys=tuple(keys))
+            self._key_reads[request.number] = request
+            return request
+        return self._request_slices()
+
+    def _request_slices(self) -> MoveRequest | None:
+        read = {found for each in self._reads.values() for found in each.slices}
+        first: Slice | None = None
+        values = []
+        whole = False
+        for slice_ in self._slices:
+            if slice_ in read:
+                continue
+            is_whole = self._tries.get(slice_, 0) >= TRIES
+            if first is None:
+                first, whole = slice_, is_whole
+            if (slice_.columns, is_whole) == (first.columns, whole):
+                values.append(slice_.value)
+                if whole or len(values) == _MOST_VALUES:
+                    break
+        if first is None:
+            return None
+        request = MoveRequest(self._next_number(), first.columns, tuple(values), whole=whole)
+        self._reads[request.number] = SliceRead(request)
+        return request
+
+    def _next_number(self) -> int:
+        self._number += 1
+        return self._number
+
+    def release(self, request: MoveRequest) -> None:
+        """Note that a request was not read: its connection is lost."""
+        self._key_reads.pop(request.number, None)
+        if (read := self._reads.get(request.number)) is not None:
+            read.is_out = False
+
+    def forget(self, snapshots: Collection[Snapshot]) -> None:
+        """Drop the changes that are visible to everything still to be placed.
+
+        Args:
+            snapshots: A snapshot whose transactions everything read from now on sees, and those of
+                the chunks that wait to be placed.
+        """
+        self.unseen.forget(snapshots)
+
+    def place(self, chunk: MoveChunk) -> Iterator[MovedRow]:
+        """Place a chunk after everything published so far, at or after its `insert_lsn`.
+
+        Returns:
+            The rows to publish, as they are at this position. Exhaust it before anything else.
+        """
+        if chunk.request.number in self._key_reads:
+            yield from self._place_keys(chunk)
+        elif (read := self._reads.get(chunk.request.number)) is not None:
+            yield from self._place_slices(chunk, read)
+
+    def _place_keys(self, chunk: MoveChunk) -> Iterator[MovedRow]:
+        request = self._key_reads.pop(chunk.request.number)
+        entries = self.unseen.unseen_by(chunk.snapshot)
+        _, rows = self.unseen.separate(chunk.rows, entries, set(request.keys))
+        incomplete = self.unseen.make_up_for(rows, entries, all_known=False)
+        for key in request.keys:
+            row = rows.get(key)
+            for subscription, xid in list(self._keys.get(key, {}).items()):
+                if row is not None:
+                    yield from self._moved(subscription, row, key)
+                elif key in incomplete:
+                    self._keys[key][subscription] = incomplete[key].xid
+                elif xid is None or chunk.snapshot.sees(xid):
+                    self.settle_key(key, subscription)  # the row is gone, and its d was published
+
+    def _place_slices(self, chunk: MoveChunk, read: SliceRead) -> Iterator[MovedRow]:
+        if read.open is None:
+            read.open = {found: set(self._slices.get(found, ())) for found in read.slices}
+        columns = read.request.columns
+        entries = self.unseen.unseen_by(chunk.snapshot)
+        others, rows = self.unseen.separate(chunk.rows, entries, set())
+        incomplete = self.unseen.make_up_for(rows, entries, all_known=False)
+        for copied in (*others, *rows.values()):
+            row = row_of(copied)
+            slice_ = Slice(columns, self.view(row).value(columns))
+            for subscription in tuple(read.open.get(slice_, ())):
+                yield from self._moved(subscription, copied, self.key_of(row))
+        for key, (xid, row) in incomplete.items():
+            slice_ = Slice(columns, self.view(row).value(columns))
+            for subscription in tuple(read.open.get(slice_, ())):
+                self.list_key(key, subscription, xid)
+        if chunk.end:
+            for slice_, subscriptions in read.open.items():
+                self._settle(slice_, subscriptions)
+            del self._reads[chunk.request.number]
+            return
+        read.is_out = False
+        read.request = replace(read.request, after=self.unseen.key_of_copied(chunk.rows[-1]))
+
+    def _moved(self, subscription: str, copied: CopiedRow, key: Key) -> Iterator[MovedRow]:
+        self.settle_key(key, subscription)
+        yield MovedRow(
+            subscription, copied, key, self.wants(subscription, self.view(row_of(copied)))
+        )
+
+    # Changes
+
+    def note_insert(self, xid: int, new: Row) -> None:
+        """Note an INSERT, for reads that do not see it."""
+        self.unseen.note(xid, Change(Op.MOVE if UNCHANGED in new else Op.PUT, (), new))
+
+    def note_update(self, xid: int, old: Row | None, new: Row) -> None:
+        """Note an UPDATE; without an old row, no column that decides has changed, nor the key."""
+        if old is None or self.key_of(old) == self.key_of(new):
+            self.unseen.note(xid, Change(Op.SET, (), new))
+        else:
+            self.unseen.note(xid, Change(Op.MOVE, old, new))
+
+    def note_delete(self, xid: int, old: Row) -> None:
+        """Note a DELETE."""
+        self.unseen.note(xid, Change(Op.DELETE, old, ()))
+
+    def note_truncate(self, xid: int) -> None:
+        """Note a TRUNCATE."""
+        self.unseen.note(xid, Change(Op.TRUNCATE, (), ()))
