@@ -23,6 +23,7 @@ from gateway.subselects.sets.building import SetBuilder
 from gateway.subselects.sets.changes import SetChange, SetDelta, affected_values
 from gateway.subselects.sets.disk_entries import SpillingEntries
 from gateway.subselects.sets.entries import Entries
+from gateway.subselects.sets.member_index import MemberIndex
 from gateway.subselects.sets.network import SetNetwork
 from gateway.subselects.sets.records import StoredSet
 from gateway.subselects.sets.value_set import MakeEntries, SetBrokenError, in_memory
@@ -79,6 +80,18 @@ def judge(sets: SetNetwork, recounted: Recounted) -> None:
         assert each.is_empty is expected.is_empty
 
 
+def judge_index(sets: SetNetwork, index: MemberIndex) -> None:
+    for width in (1, 2):
+        for value in product(VALUES, repeat=width):
+            found = index.having(value)
+            assert len(set(found)) == len(found)
+            assert set(found) == {
+                each.subselect
+                for each in sets
+                if each.reduction.width == width and None not in value and value in each
+            }
+
+
 def judge_change(
     subselect: Subselect, change: SetChange | None, was: Recount, now: Recount
 ) -> None:
@@ -127,12 +140,16 @@ def follow(random: Random, formulas: Sequence[Formula], make: MakeEntries) -> No
     kafka = Kafka(sets)
     kafka.commit()
     before = tables.recounted()
+    index = MemberIndex(sets, make)
+    index.recount()
     judge(sets, before)
     for _ in range(random.randint(1, 6)):
         found = deltas(sets, tables.transaction(CITIES, CUSTOMERS))
         changes = sets.apply(found)
         now = tables.recounted()
+        index.apply(changes)
         judge(sets, now)
+        judge_index(sets, index)
         for each in sets:
             which = each.subselect
             judge_change(which, changes.get(which), before.members(which), now.members(which))
@@ -145,7 +162,11 @@ def follow(random: Random, formulas: Sequence[Formula], make: MakeEntries) -> No
                 sets = SetNetwork(formulas, make)
                 kafka.read_back(sets)
                 judge(sets, now)
+                index.close()
+                index = MemberIndex(sets, make)
+                index.recount()
     sets.close()
+    index.close()
 
 
 @given(randoms)

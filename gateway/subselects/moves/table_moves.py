@@ -67,6 +67,11 @@ class TableMoves:
     ) -> None:
         self.formulas = dict(formulas)
         self.tests = {name: tuple(set_tests_of(formula)) for name, formula in formulas.items()}
+        self._tested = {test.columns for tests in self.tests.values() for test in tests}
+        self._testing: dict[Subselect, list[tuple[str, SetTest]]] = {}
+        for name, tests in self.tests.items():
+            for test in dict.fromkeys(tests):
+                self._testing.setdefault(test.subselect, []).append((name, test))
         self.members = members
         self.view = view
         self.unseen = UnseenChanges(key)
@@ -121,11 +126,18 @@ class TableMoves:
         """Whether nobody knows which rows of a slice the subscriber has."""
         return subscription in self._slices.get(slice_, ())
 
+    def unsettled_for(self, view: RowView) -> set[str]:
+        """Return the subscriptions for which a slice of a row is unsettled."""
+        if not self._slices:
+            return set()
+        slices = (Slice(columns, view.value(columns)) for columns in self._tested)
+        return {name for slice_ in slices for name in self._slices.get(slice_, ())}
+
     def unsettle(self, changes: Mapping[Subselect, SetChange]) -> None:
         """Make the slices unsettled for which the sets of a transaction have changed a test."""
-        for subscription, tests in self.tests.items():
-            for test in tests:
-                if (change := changes.get(test.subselect)) is None or subscription in self.whole:
+        for subselect, change in changes.items():
+            for subscription, test in self._testing.get(subselect, ()):
+                if subscription in self.whole:
                     continue
                 values = affected_values(test.kind, change)
                 if values is None or len(values) + len(self._slices) > MOST_UNSETTLED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from heapq import heapify, heappop, heappush
 
 from gateway.subselects.formula import Formula, Subselect, subselects_of
 from gateway.subselects.sets.changes import SetChange, SetDelta
@@ -21,10 +22,16 @@ class SetNetwork:
 
     def __init__(self, formulas: Iterable[Formula], make: MakeEntries = in_memory) -> None:
         self._sets: dict[Subselect, ValueSet] = {}
+        self._around: dict[Subselect, list[Subselect]] = {}  # those that test against it
         for formula in formulas:
             for subselect in subselects_of(formula):
-                if subselect not in self._sets:
-                    self._sets[subselect] = ValueSet(subselect, self._sets, make)
+                if subselect in self._sets:
+                    continue
+                found = self._sets[subselect] = ValueSet(subselect, self._sets, make)
+                for test in found.reduction.tests:
+                    self._around.setdefault(test.subselect, []).append(subselect)
+        self._order = {subselect: number for number, subselect in enumerate(self._sets)}
+        self._in_order = tuple(self._sets)
 
     def __getitem__(self, subselect: Subselect) -> ValueSet:
         return self._sets[subselect]
@@ -40,10 +47,20 @@ class SetNetwork:
             SetBrokenError: a set does not agree with its table.
         """
         changes: dict[Subselect, SetChange] = {}
-        for subselect, found in self._sets.items():
-            change = found.apply(deltas.get(subselect), changes)
+        # Not all of them: there may be thousands, of which a transaction concerns one.
+        waiting = [self._order[subselect] for subselect in deltas if subselect in self._order]
+        heapify(waiting)
+        last = -1
+        while waiting:
+            number = heappop(waiting)
+            if number == last:
+                continue
+            last, subselect = number, self._in_order[number]
+            change = self._sets[subselect].apply(deltas.get(subselect), changes)
             if change is not None:
                 changes[subselect] = change
+                for around in self._around.get(subselect, ()):
+                    heappush(waiting, self._order[around])
         return changes
 
     def recount(self) -> None:

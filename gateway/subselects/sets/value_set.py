@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from gateway.core.errors import FatalError
@@ -87,6 +87,16 @@ class ValueSet:
     def has_null(self) -> bool:
         """Whether NULL is a member of a set with one column."""
         return self.reduction.width == 1 and (None,) in self
+
+    def values(self) -> Iterator[Value]:
+        """Return the values, each once; the set must not be changed meanwhile."""
+        for low in range(0, PLACES, _STEP):
+            if self._members is None:
+                for entry, _ in self.entries.within(low, low + _STEP):
+                    yield self.reduction.unpack(entry).value
+            else:
+                for key, _ in self._members.within(low, low + _STEP):
+                    yield tuple(unpack(key))
 
     # Changes
 

@@ -182,6 +182,21 @@ def test_a_row_that_lacks_values_is_not_sent_as_new_until_it_is_read() -> None:
     assert moves.is_settled
 
 
+def test_a_row_that_is_changed_twice_is_known_from_the_first_time() -> None:
+    members = Some(b"2")
+    moves = moves_of(members)
+    transaction = MoveTransaction(moves, 8, members.toggle(b"1", b"2"))
+
+    first = transaction.update((b"5", b"3", None), row(5, 2))
+    assert first.judge("s").sending is Sending.NOTHING, "2 is a member no more"
+    second = transaction.update((b"5", b"2", None), row(5, 1))
+    assert second.judge("s").sending is Sending.INSERT, "the subscriber has not got it"
+    not_asked = transaction.update((b"6", b"3", None), row(6, 2))
+    again = transaction.update((b"6", b"2", None), row(6, 1))
+    assert not_asked.must_judge == frozenset()
+    assert again.judge("s").sending is Sending.INSERT
+
+
 def test_changes_are_kept_as_long_as_a_chunk_that_waits_does_not_see_them() -> None:
     members = Some()
     moves = moves_of(members)

@@ -1,0 +1,84 @@
+"""One map from a value to the sets that have it, so that a row asks once for all of them.
+
+A thousand subscriptions, each `IN (SELECT id FROM customers WHERE tenant = n)`, are one look-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from gateway.subselects.formula import Subselect, Value
+from gateway.subselects.sets.changes import SetChange
+from gateway.subselects.sets.entries import PLACES, Entries, pack, place_of_first, unpack
+from gateway.subselects.sets.value_set import MakeEntries, ValueSet, in_memory
+
+__all__ = ["MemberIndex"]
+
+_BITS: Final = 32
+
+
+class MemberIndex:
+    """Sets by value; NULL is no value here. `recount` has to follow once the sets are filled.
+
+    Args:
+        sets: The sets.
+        make: Makes the store.
+    """
+
+    def __init__(self, sets: Iterable[ValueSet], make: MakeEntries = in_memory) -> None:
+        self._sets = list(sets)
+        self._numbers = {each.subselect: number for number, each in enumerate(self._sets)}
+        self._entries: Entries = make(place_of_first, _BITS)
+
+    def having(self, value: Value) -> list[Subselect]:
+        """Return the sub-selects that a value is a member of."""
+        if None in value:
+            return []
+        packed = pack(value)
+        first = pack((packed,))
+        place = place_of_first(first)
+        return [
+            self._sets[int(key[len(first) + 1 :])].subselect
+            for key, _ in self._entries.within(place, place + 1)
+            if key.startswith(first)
+        ]
+
+    def apply(self, changes: Mapping[Subselect, SetChange]) -> None:
+        """Apply what a transaction has done to the sets."""
+        for subselect, change in changes.items():
+            if (number := self._numbers.get(subselect)) is None:
+                continue
+            if change.is_whole:
+                self._remove(number)
+                self._add(number)
+                continue
+            for value, is_member in change.toggled.items():
+                if None not in value:
+                    self._entries.put(_key(value, number), int(is_member))
+
+    def recount(self) -> None:
+        """Find the members of all sets again."""
+        self._entries.clear()
+        for number in range(len(self._sets)):
+            self._add(number)
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._entries.close()
+
+    def _add(self, number: int) -> None:
+        for value in self._sets[number].values():
+            if None not in value:
+                self._entries.put(_key(value, number), 1)
+
+    def _remove(self, number: int) -> None:
+        own = b"%d" % number
+        for low in range(0, PLACES, PLACES >> 8):
+            for key, _ in self._entries.within(low, low + (PLACES >> 8)):
+                if unpack(key)[1] == own:
+                    self._entries.put(key, 0)
+
+
+def _key(value: Value, number: int) -> bytes:
+    return pack((pack(value), b"%d" % number))
