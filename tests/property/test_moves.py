@@ -23,7 +23,7 @@ from gateway.subselects.formula import Formula, RowView, Subselect, Truth
 from gateway.subselects.moves.candidates import Candidates
 from gateway.subselects.moves.decision import Decision, Sending
 from gateway.subselects.moves.reads import MoveChunk, MoveRequest
-from gateway.subselects.moves.state import MoveState, Slice, decode_state, encode_state
+from gateway.subselects.moves.state import Slice, StoredMoves, read_back
 from gateway.subselects.moves.table_moves import MovedRow, TableMoves
 from gateway.subselects.moves.transaction import MoveTransaction
 from gateway.subselects.sets.changes import SetChange, SetDelta
@@ -80,12 +80,13 @@ class Gateway:
         self.consumers = {name: Consumer() for name in self.formulas}
         self.published = 0
         self.copies = 0
-        self.start(encode_state(MoveState()))
+        self.records: dict[str, bytes] = {}
+        self.start()
         for name in self.formulas:
             self.copy(name)
         self.flush()
 
-    def start(self, state: bytes) -> None:
+    def start(self) -> None:
         self.sets = SetNetwork(self.formulas.values())
         rows = self.source.rows_at(self.published)
         for each in self.sets:
@@ -93,9 +94,9 @@ class Gateway:
             entries = [each.reduction.entry(View(row)) for row in found]
             each.fill((entry, 1) for entry in entries if entry is not None)
         self.sets.recount()
-        self.moves = self.kind(
-            self.key, self.formulas, self.sets.__getitem__, OrderView, decode_state(state)
-        )
+        state = read_back(ORDERS, self.records)
+        self.moves = self.kind(self.key, self.formulas, self.sets.__getitem__, OrderView, state)
+        self.stored = StoredMoves(ORDERS, state)
         self.index = MemberIndex(self.sets)
         self.index.recount()
         self.candidates = Candidates(self.moves, self.index)
@@ -104,14 +105,19 @@ class Gateway:
         self.sure = self.source.next_xid  # all before are visible before the first read
 
     def die(self) -> None:
-        self.published, rows, state = self.committed
+        self.published, rows = self.committed
         for name, found in rows.items():
             self.consumers[name].rows = dict(found)
-        self.start(state)
+        self.start()
 
     def flush(self) -> None:
         rows = {name: dict(each.rows) for name, each in self.consumers.items()}
-        self.committed = self.published, rows, encode_state(self.moves.state)
+        self.committed = self.published, rows
+        for name, value in self.stored.pop_records(self.moves.state):
+            if value is None:
+                del self.records[name]
+            else:
+                self.records[name] = value
 
     def copy(self, name: str) -> None:
         """A copy at this position, exact by itself."""

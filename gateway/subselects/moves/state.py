@@ -1,24 +1,32 @@
-"""Unsettled slices and keys of one table, committed with the batch.
+"""Unsettled slices and keys of one table, and their records in the progress topic.
 
-In the progress topic they are one record for each table: a format, then three lists, each with its
-length first. Names of subscriptions, then slices (columns, value, numbers of subscriptions), then
-keys (key, numbers of subscriptions); texts and lists are packed as keys of sets are.
+    <OID>/s<digest>    a slice: its columns, its value, the subscriptions
+    <OID>/k<digest>    a key, the subscriptions
+    <OID>/w            the subscriptions for which the table has to be copied again
+
+A value is a format and packed lists (`gateway.subselects.sets.entries`). A commit writes what has
+changed. A record that does not read may have been any of them: the table is copied again then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from hashlib import blake2b
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from gateway.core.copy_progress import Key
 from gateway.core.errors import ProtocolError
 from gateway.subselects.formula import Value
 from gateway.subselects.sets.entries import pack, read_varint, unpack, varint
 
-__all__ = ["MoveState", "Slice", "decode_state", "encode_state"]
+__all__ = ["MoveRecord", "MoveState", "Slice", "StoredMoves", "read_back"]
 
 _FORMAT: Final = 1
+
+_Found = TypeVar("_Found")
+MoveRecord: TypeAlias = tuple[str, bytes | None]
+"""Name and value; None removes it."""
 
 
 class Slice(NamedTuple):
@@ -43,59 +51,109 @@ class MoveState:
     whole: frozenset[str] = frozenset()
 
 
-def encode_state(state: MoveState) -> bytes:
-    """Encode a state."""
-    names = sorted(state.whole.union(*state.slices.values(), *state.keys.values()))
-    numbers = {name: b"%d" % number for number, name in enumerate(names)}
+class StoredMoves:
+    """Records of one table's moves.
 
-    def subscriptions(found: Iterable[str]) -> bytes:
-        return pack(sorted(numbers[name] for name in found))
+    Args:
+        table_oid: OID of the outer table.
+        committed: State that Kafka has.
+    """
 
-    slices = [
-        pack((pack(_encoded(s.columns)), pack(s.value), subscriptions(of)))
-        for s, of in state.slices.items()
+    def __init__(self, table_oid: int, committed: MoveState) -> None:
+        self._oid = table_oid
+        self._committed = committed
+
+    def pop_records(self, state: MoveState) -> list[MoveRecord]:
+        """Return the records of what has changed since the last call; they are committed once."""
+        before, self._committed = self._committed, state
+        records = _changed(before.slices, state.slices, self._slice_record)
+        records += _changed(before.keys, state.keys, self._key_record)
+        if before.whole != state.whole:
+            value = _encode([_texts(sorted(state.whole))]) if state.whole else None
+            records.append((f"{self._oid}/w", value))
+        return records
+
+    def _slice_record(self, slice_: Slice, of: frozenset[str]) -> MoveRecord:
+        found = [_texts(slice_.columns), slice_.value]
+        name = f"{self._oid}/s{_digest(found)}"
+        return name, _encode([*found, _texts(sorted(of))]) if of else None
+
+    def _key_record(self, key: Key, of: frozenset[str]) -> MoveRecord:
+        name = f"{self._oid}/k{_digest([key])}"
+        return name, _encode([key, _texts(sorted(of))]) if of else None
+
+
+def _changed(
+    before: Mapping[_Found, frozenset[str]],
+    now: Mapping[_Found, frozenset[str]],
+    record: Callable[[_Found, frozenset[str]], MoveRecord],
+) -> list[MoveRecord]:
+    return [
+        record(found, now.get(found, frozenset()))
+        for found in {**before, **now}
+        if before.get(found) != now.get(found)
     ]
-    keys = [pack((pack(key), subscriptions(of))) for key, of in state.keys.items()]
-    lists = (_encoded(names), slices, keys, [subscriptions(state.whole)])
+
+
+def read_back(table_oid: int, records: Mapping[str, bytes]) -> MoveState:
+    """Return the state of a table's moves from committed records.
+
+    Args:
+        table_oid: OID of the outer table.
+        records: Values by name; those of other tables are ignored.
+
+    Raises:
+        ProtocolError: a record does not read, whoever has written it: the table has to be copied
+            again for all subscriptions whose filters have sub-selects.
+    """
+    slices: dict[Slice, frozenset[str]] = {}
+    keys: dict[Key, frozenset[str]] = {}
+    whole: frozenset[str] = frozenset()
+    for name, data in records.items():
+        oid, _, rest = name.partition("/")
+        if oid != f"{table_oid}":
+            continue
+        try:
+            match rest[:1], _decode(data):
+                case "s", [columns, value, of]:
+                    slices[Slice(_names(columns), tuple(value))] = frozenset(_names(of))
+                case "k", [key, of]:
+                    keys[tuple(map(_known, key))] = frozenset(_names(of))
+                case "w", [of]:
+                    whole = frozenset(_names(of))
+                case _:
+                    raise ValueError("it is of no kind that is known")
+        except (ValueError, ProtocolError) as error:
+            raise ProtocolError(
+                f"record {name} of moves does not read: {error}", tag=b"", offset=0
+            ) from None
+    return MoveState(slices, keys, whole)
+
+
+def _encode(lists: Iterable[Sequence[bytes | None]]) -> bytes:
     return varint(_FORMAT) + pack([pack(each) for each in lists])
 
 
-def decode_state(data: bytes) -> MoveState:
-    """Decode what `encode_state` makes, whoever has written it.
-
-    Raises:
-        ProtocolError: it is something else, or of another format.
-    """
+def _decode(data: bytes) -> list[list[bytes | None]]:
     version, offset = read_varint(data, 0)
     if version != _FORMAT:
-        raise ProtocolError(f"moves of format {version} are not known", tag=b"", offset=0)
-    try:
-        named, slices, keys, whole = (unpack(_text(part)) for part in unpack(data[offset:]))
-        names = [_text(name).decode() for name in named]
-
-        def subscriptions(packed: bytes | None) -> frozenset[str]:
-            return frozenset(names[int(_text(number))] for number in unpack(_text(packed)))
-
-        found: dict[Slice, frozenset[str]] = {}
-        for each in slices:
-            columns, value, of = unpack(_text(each))
-            texts = tuple(_text(name).decode() for name in unpack(_text(columns)))
-            found[Slice(texts, tuple(unpack(_text(value))))] = subscriptions(of)
-        listed: dict[Key, frozenset[str]] = {}
-        for each in keys:
-            key, of = unpack(_text(each))
-            listed[tuple(_text(part) for part in unpack(_text(key)))] = subscriptions(of)
-        (all_of,) = whole
-        return MoveState(found, listed, subscriptions(all_of))
-    except (ValueError, IndexError) as error:
-        raise ProtocolError(f"moves do not read: {error}", tag=b"", offset=offset) from None
+        raise ValueError(f"it has format {version}")
+    return [unpack(_known(part)) for part in unpack(data[offset:])]
 
 
-def _encoded(texts: Sequence[str]) -> list[bytes]:
-    return [text.encode() for text in texts]
+def _digest(lists: Iterable[Sequence[bytes | None]]) -> str:
+    return blake2b(pack([pack(each) for each in lists]), digest_size=16).hexdigest()
 
 
-def _text(part: bytes | None) -> bytes:
+def _texts(names: Iterable[str]) -> list[bytes]:
+    return [name.encode() for name in names]
+
+
+def _names(parts: Iterable[bytes | None]) -> tuple[str, ...]:
+    return tuple(_known(part).decode() for part in parts)
+
+
+def _known(part: bytes | None) -> bytes:
     if part is None:
         raise ValueError("a text is missing")
     return part

@@ -77,10 +77,17 @@ class TableMoves:
         self.unseen = UnseenChanges(key)
         self.key_of = self.unseen.key_of
         self.whole = set(state.whole & self.formulas.keys())
-        self._slices = {found: set(of & self.formulas.keys()) for found, of in state.slices.items()}
+        # Subscriptions and tests that there are no more leave nothing to read.
+        self._slices = {
+            slice_: known
+            for slice_, of in state.slices.items()
+            if slice_.columns in self._tested and (known := set(of & self.formulas.keys()))
+        }
         # With the transaction that put it there; None: one that every snapshot sees.
         self._keys: dict[Key, dict[str, int | None]] = {
-            found: dict.fromkeys(of & self.formulas.keys()) for found, of in state.keys.items()
+            key: dict.fromkeys(listed)
+            for key, of in state.keys.items()
+            if (listed := of & self.formulas.keys())
         }
         self._tries: dict[Slice, int] = {}
         self._reads: dict[int, SliceRead] = {}

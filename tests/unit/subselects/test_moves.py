@@ -13,7 +13,7 @@ from gateway.pgoutput.messages import UNCHANGED
 from gateway.subselects.formula import Plain, SetTest, SetTestKind, Subselect, Truth, Value
 from gateway.subselects.moves.decision import Decision, Sending, decide
 from gateway.subselects.moves.reads import MoveChunk, MoveRequest
-from gateway.subselects.moves.state import MoveState, Slice, decode_state, encode_state
+from gateway.subselects.moves.state import MoveState, Slice, StoredMoves, read_back
 from gateway.subselects.moves.table_moves import MOST_UNSETTLED, TRIES, TableMoves
 from gateway.subselects.moves.transaction import MoveTransaction
 from gateway.subselects.sets.changes import SetChange
@@ -243,20 +243,28 @@ def test_a_truncate_settles_everything() -> None:
 
 
 def test_a_state_is_read_back_and_nothing_else_is() -> None:
-    columns = Slice(("customer", "städte"), (None, b"2"))
+    several = Slice(("customer", "städte"), (None, b"2"))
     state = MoveState(
-        {ONE: frozenset({"s", "t"}), columns: frozenset({"t"})},
+        {ONE: frozenset({"s", "t"}), several: frozenset({"t"})},
         {(b"5", b""): frozenset({"s"})},
         frozenset({"u"}),
     )
-    data = encode_state(state)
+    stored = StoredMoves(3, MoveState())
+    records = {name: value for name, value in stored.pop_records(state) if value is not None}
 
-    assert decode_state(data) == state
-    assert decode_state(encode_state(MoveState())) == MoveState()
-    for size in range(len(data)):
-        with pytest.raises(ProtocolError):
-            decode_state(data[:size])
-    with pytest.raises(ProtocolError, match="format 2"):
-        decode_state(b"\2" + data[1:])
+    assert read_back(3, records) == state
+    assert read_back(4, records) == MoveState(), "of another table"
+    assert stored.pop_records(state) == []
+    less = MoveState({ONE: frozenset({"t"})})
+    changes = stored.pop_records(less)
+    assert sorted(value is None for _, value in changes) == [False, True, True, True]
+    for name, data in records.items():
+        for wrong in (data[:-1], b"\2" + data[1:], data + b"\0", b""):
+            with pytest.raises(ProtocolError, match="does not read"):
+                read_back(3, {name: wrong})
+    with pytest.raises(ProtocolError, match="no kind"):
+        read_back(3, {"3/x": next(iter(records.values()))})
+    of_others = MoveState({several: frozenset({"s"})}, {(b"5",): frozenset({"gone"})})
+    assert moves_of(Some(), state=of_others).is_settled, "nothing that would never be read"
     known = moves_of(Some(), state=state).state
     assert known.slices == {ONE: {"s"}}, "a subscription that is gone has nothing unsettled"
