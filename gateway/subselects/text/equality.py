@@ -26,11 +26,13 @@ _FAMILIES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "numeric": ("numeric", "numeric"),
         "float4": ("float4", "float"),
         "float8": ("float8", "float"),
-        "timestamptz": ("timestamptz", "timestamptz"),
         **{name: (name, "printed") for name in ("bool", "bytea", "date", "timestamp", "uuid")},
     }
 )
-"""Family and canonical form of each type; columns of one family can be compared."""
+"""Family and canonical form of each type; columns of one family can be compared.
+
+A canonical text is a literal of its type as well, by which rows are looked for in the source.
+"""
 _BY_OID: Final = MappingProxyType({TYPES[name][0]: found for name, found in _FAMILIES.items()})
 
 

@@ -255,11 +255,9 @@ class _Normaliser:
             self._refuse(node if _first_location(node) is not None else link, reason)
 
     def _inner_table(self, named: Any) -> InnerTable:
-        schema = named.schemaname or None
-        shown = f"{named.schemaname}.{named.relname}" if schema else named.relname
-        found = self._lookup(schema, named.relname)
-        if found is None:
-            self._refuse(named, f'relation "{shown}" does not exist, or is not a table')
+        found = self._lookup(named.schemaname or None, named.relname)
+        if isinstance(found, str):
+            self._refuse(named, found)
         if (why := select_faults(found, only=not named.inh)) is not None:
             self._refuse(named, f"{found.table}: {why}")
         return found

@@ -19,7 +19,7 @@ class InnerTable:
     """Table of a sub-select's FROM, as the catalog has it.
 
     Attributes:
-        row_security: Whether row-level security is enabled on it or on one of its partitions.
+        row_security: Whether row-level security hides rows of it, or of a partition, from the role.
         inherited: Whether tables that are no partitions inherit from it.
     """
 
@@ -28,9 +28,9 @@ class InnerTable:
     inherited: bool = False
 
 
-TableLookup: TypeAlias = Callable[[str | None, str], InnerTable | None]
-"""Returns the table of a schema and a name; without a schema, as the search_path finds it. None: no
-table of that name can be published."""
+TableLookup: TypeAlias = Callable[[str | None, str], InnerTable | str]
+"""Returns the table of a schema and a name; without a schema, as the search_path finds it. A text
+is the reason why there is none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,9 +70,9 @@ def refuse_select(select: Any, *, is_exists: bool) -> tuple[str, Any] | None:
 def select_faults(inner: InnerTable, *, only: bool) -> str | None:
     """Return why the changes of an inner table cannot be followed, or None."""
     if inner.row_security:
-        return "row-level security decides which rows a role sees, and the stream has them all"
-    if inner.inherited:
-        return "tables inherit from it, and their rows are not in its stream"
+        return "row-level security hides rows of it from the gateway, and the stream has them all"
+    if inner.inherited and not only:
+        return "tables inherit from it, and their rows are not in its stream: write FROM ONLY"
     if only and inner.table.kind == "p":
         return "ONLY a partitioned table has no rows"
     return None

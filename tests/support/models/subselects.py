@@ -20,6 +20,9 @@ TABLES = """
 CREATE TABLE cities (id int, country text, size smallint);
 CREATE TABLE customers (id bigint, city int, tenant int, name varchar(9));
 CREATE TABLE orders (id int PRIMARY KEY, customer int, tenant bigint, city smallint, code text);
+ALTER TABLE cities REPLICA IDENTITY FULL;
+ALTER TABLE customers REPLICA IDENTITY FULL;
+ALTER TABLE orders REPLICA IDENTITY FULL;
 """
 PLAIN = {
     "cities": ("{}country = 'EU'", "{}size > 1", "{}country IS NULL", "NOT {}id IN (1, 2)"),

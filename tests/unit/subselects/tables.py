@@ -30,8 +30,8 @@ TREE = replace(CITIES, oid=6, name="tree", kind="p")
 ALL = {each.oid: each for each in (CITIES, CUSTOMERS, ORDERS, SECRET, PARENT, TREE)}
 
 
-def lookup(schema: str | None, name: str) -> InnerTable | None:
+def lookup(schema: str | None, name: str) -> InnerTable | str:
     found = next((each for each in ALL.values() if each.name == name), None)
     if found is None or schema not in (None, "public"):
-        return None
+        return f'relation "{name}" does not exist'
     return InnerTable(found, row_security=found is SECRET, inherited=found is PARENT)
