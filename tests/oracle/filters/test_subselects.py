@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 
 import pytest
@@ -15,10 +15,11 @@ from gateway.source.catalog.filter_text import FilterResolver
 from gateway.source.catalog.subselects import SubselectResolver
 from gateway.source.catalog.tables import read_tables_by_oid
 from gateway.subselects.formula import Plain
+from gateway.subselects.moves.conditions import slice_condition
 from gateway.subselects.text.normalise import has_subselect
 from tests.support.backends.majors import alternating
 from tests.support.backends.servers import Connection, Database
-from tests.support.models.subselects import TABLES, Recounted, Row, written
+from tests.support.models.subselects import TABLES, Recounted, Row, value_of, written
 from tests.support.run.seeds import SEED
 
 pytestmark = pytest.mark.postgres
@@ -38,7 +39,7 @@ def fill(connection: Connection, random: Random) -> None:
         customer = (some(0, 1, 2, 3), some(0, 1, 2), some(0, 1, 2), some("a", "EU", "b\n"))
         connection.execute("INSERT INTO customers VALUES (%s, %s, %s, %s)", customer)
     for number in range(random.randint(0, 12)):
-        order = (number, some(0, 1, 2, 3), some(0, 1, 2), some(0, 1, 2, 3), some("x", "EU", "a"))
+        order = (number, some(0, 1, 2, 3), some(0, 1, 2), some(0, 1, 2, 3), some("x", "EU", "a'\\"))
         connection.execute("INSERT INTO orders VALUES (%s, %s, %s, %s, %s)", order)
 
 
@@ -95,11 +96,25 @@ def test_a_normalised_filter_says_what_the_server_says(database: Database) -> No
             got = [row["id"] for row in rows[orders.oid] if state.wants(orders.oid, formula, row)]
 
             assert got == expected, where
+            if number % 10 == 0:
+                find_slices(connection, rows[orders.oid])
             compared += has_subselect(where)
 
         assert compared > FILTERS / 3
         assert refused < FILTERS / 10, "only what is meant to be refused"
         refuse_what_the_server_knows(connection, orders)
+
+
+def find_slices(connection: Connection, rows: Sequence[Row]) -> None:
+    """The server finds the rows of slices by their values."""
+    for columns in (("code",), ("customer",), ("city", "tenant")):
+        for few in (rows[:1], rows[:4]):
+            values = sorted({value_of(row, columns) for row in few}, key=str)
+            if not values:
+                continue
+            query = f"SELECT id FROM orders WHERE {slice_condition(columns, values)} ORDER BY id"
+            found = [str(key).encode() for (key,) in connection.execute(query.encode())]
+            assert found == [row["id"] for row in rows if value_of(row, columns) in values]
 
 
 def refuse_what_the_server_knows(connection: Connection, orders: Table) -> None:
