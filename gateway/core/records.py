@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from gateway.core.lsn import Lsn
-from gateway.core.watermark import CopyRequest, Watermark
+from gateway.core.watermark import CopyRequest, StatePart, Watermark
 
 Header: TypeAlias = tuple[str, bytes]
 
@@ -134,6 +134,7 @@ class Batch:
         cut: Content of the PROGRESS markers; only with a watermark. None for no markers.
         done_requests: Requests that are removed with the watermark, because its copies include
             them.
+        parts: Changed parts of the state, which are committed with the watermark.
         kept: Whether the sink keeps the batch until the commit, to resend it, provided that it has
             kept those before. False if more will follow than it keeps.
     """
@@ -143,3 +144,4 @@ class Batch:
     cut: Cut | None = None
     done_requests: tuple[CopyRequest, ...] = ()
     kept: bool = True
+    parts: tuple[StatePart, ...] = ()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from gateway.core.copy_progress import Progress
 from gateway.core.lsn import Lsn
@@ -150,6 +150,18 @@ class Refusal:
     definitions: str
     message: str
     hint: str = ""
+
+
+StatePartKind: TypeAlias = Literal["set", "moves"]
+"""Kind of a part of the state: values of a sub-select, or what moves in a table."""
+
+
+class StatePart(NamedTuple):
+    """Part of the committed state beside the watermark; a value of None removes it."""
+
+    kind: StatePartKind
+    name: str
+    value: bytes | None
 
 
 @dataclass(frozen=True, slots=True)

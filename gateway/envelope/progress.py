@@ -1,8 +1,8 @@
 """Progress that a gateway has committed, as records of the progress topic.
 
-There is a record for the position, one for each copy, one for each table's topic, and one for each
-pending request, so that a commit writes no more than has changed. Avro bytes without the wire
-format's prefix, by schemas/progress.avsc.
+There is a record for the position, one for each copy, one for each table's topic, one for each
+pending request, and one for each part of the state of sub-selects, so that a commit writes no more
+than has changed. Avro bytes without the wire format's prefix, by schemas/progress.avsc.
 """
 
 from __future__ import annotations
@@ -19,7 +19,15 @@ from gateway.core.copy_progress import Progress
 from gateway.core.errors import ProtocolError
 from gateway.core.lsn import Lsn
 from gateway.core.names import topic_part
-from gateway.core.watermark import CopyRequest, CopyState, HeldCause, LastCommit, Refusal, Watermark
+from gateway.core.watermark import (
+    CopyRequest,
+    CopyState,
+    HeldCause,
+    LastCommit,
+    Refusal,
+    StatePart,
+    Watermark,
+)
 from gateway.definitions.sql.expression import refuse_nodes
 from gateway.definitions.tables.remembered import description_fault
 from gateway.envelope.datums import read_datum, write_datum
@@ -38,19 +46,28 @@ __all__ = [
     "encode_copy_state",
     "encode_key",
     "encode_offsets",
+    "encode_part",
     "encode_position",
     "encode_request",
     "format_of",
 ]
 
-_PARTS: Final = ("position", "copy", "offsets", "request")
+_FIELDS: Final = {
+    "position": "position",
+    "copy": "copy",
+    "offsets": "offsets",
+    "request": "request",
+    "set": "part",
+    "moves": "part",
+}
+"""Field of the value by the kind of the key."""
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
-PROGRESS_FORMAT: Final = 10
+PROGRESS_FORMAT: Final = 11
 """Version of the records' meaning that this gateway writes and understands."""
 
 
-ProgressKind: TypeAlias = Literal["position", "copy", "offsets", "request"]
+ProgressKind: TypeAlias = Literal["position", "copy", "offsets", "request", "set", "moves"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +106,7 @@ class TopicOffsets:
     topic_id: str = ""
 
 
-ProgressValue: TypeAlias = Position | CopyState | TopicOffsets | CopyRequest
+ProgressValue: TypeAlias = Position | CopyState | TopicOffsets | CopyRequest | StatePart
 """Classes of values by the kind of the key."""
 
 
@@ -153,6 +170,11 @@ def encode_request(request: CopyRequest) -> bytes:
     return _value(request=fields)
 
 
+def encode_part(value: bytes) -> bytes:
+    """Encode the value of a part of the state."""
+    return _value(part=value)
+
+
 def format_of(data: bytes) -> int:
     """Return the version of a value's meaning, which stands first in all of them.
 
@@ -184,8 +206,11 @@ def decode_value(data: bytes, kind: ProgressKind, name: str = "") -> ProgressVal
             offset=0,
         )
     datum = read_datum("progress", data)
-    if [part for part in _PARTS if datum[part] is not None] != [kind]:
+    given = [name for name in dict.fromkeys(_FIELDS.values()) if datum[name] is not None]
+    if given != [_FIELDS[kind]]:
         raise ProtocolError(f"it is not that of a {kind}", tag=b"", offset=0)
+    if kind in ("set", "moves"):
+        return StatePart(kind, name, datum["part"])
     value = _value_of(datum, name)
     why = _fault(value, name)
     if why is not None:

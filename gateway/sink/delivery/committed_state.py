@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from gateway.core.records import Record
-from gateway.core.watermark import CopyRequest, Watermark
+from gateway.core.watermark import CopyRequest, StatePart, StatePartKind, Watermark
 
 __all__ = ["CommittedState", "ProgressStore", "is_same", "is_same_watermark"]
 
@@ -23,6 +23,7 @@ class CommittedState:
         requests: Pending copy requests, oldest first.
         unreadable: Descriptions of skipped foreign records.
         topic_ids: Kafka's IDs of the topics written to, including those of markers, by name.
+        parts: Values of the parts of the state, by kind and name.
     """
 
     watermark: Watermark | None
@@ -30,6 +31,7 @@ class CommittedState:
     requests: tuple[CopyRequest, ...] = ()
     unreadable: tuple[str, ...] = ()
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    parts: Mapping[StatePartKind, Mapping[str, bytes]] = field(default_factory=dict)
 
 
 class ProgressStore(Protocol):
@@ -40,9 +42,12 @@ class ProgressStore(Protocol):
         """Topic that keeps the watermark."""
 
     def encode(
-        self, watermark: Watermark, done_requests: Iterable[CopyRequest] = ()
+        self,
+        watermark: Watermark,
+        done_requests: Iterable[CopyRequest] = (),
+        parts: Iterable[StatePart] = (),
     ) -> list[Record]:
-        """Return the records of a watermark, which also remove `done_requests`."""
+        """Return the records of a watermark and of `parts`; they also remove `done_requests`."""
 
     def encode_offsets(
         self, offsets: Mapping[str, tuple[int, ...]], topic_ids: Mapping[str, str]

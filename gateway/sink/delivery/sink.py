@@ -347,7 +347,9 @@ class TransactionalSink(Closing):
         fail_point("sink.produced")
         if batch.watermark is not None:
             # Before the flush, so that Kafka adds all partitions to the transaction at once.
-            transactions.produce(self._progress.encode(batch.watermark, batch.done_requests))
+            transactions.produce(
+                self._progress.encode(batch.watermark, batch.done_requests, batch.parts)
+            )
             if batch.cut is not None:
                 self._marker_topics = {feed.markers for feed in batch.cut.feeds}
                 transactions.produce(self._ledger.idle(batch.cut))

@@ -17,7 +17,14 @@ from typing import Final
 
 from gateway.core.errors import FatalError, ProtocolError
 from gateway.core.records import Record
-from gateway.core.watermark import CopyRequest, CopyState, Watermark, restarted
+from gateway.core.watermark import (
+    CopyRequest,
+    CopyState,
+    StatePart,
+    StatePartKind,
+    Watermark,
+    restarted,
+)
 from gateway.envelope.progress import (
     PROGRESS_FORMAT,
     Position,
@@ -32,6 +39,7 @@ from gateway.envelope.progress import (
     encode_copy_state,
     encode_key,
     encode_offsets,
+    encode_part,
     encode_position,
     encode_request,
     format_of,
@@ -90,11 +98,14 @@ class KafkaProgress:
         return self._topic
 
     def encode(
-        self, watermark: Watermark, done_requests: Iterable[CopyRequest] = ()
+        self,
+        watermark: Watermark,
+        done_requests: Iterable[CopyRequest] = (),
+        parts: Iterable[StatePart] = (),
     ) -> list[Record]:
         """Return the records of `watermark`: its position, and the copies that have changed.
 
-        `done_requests` are removed.
+        `done_requests` are removed, `parts` are put in the place of what they were.
         """
         records: list[Record] = []
         if watermark.copies is not self._copies:
@@ -108,6 +119,10 @@ class KafkaProgress:
             records += [self._record("copy", copy_name(state), None) for state in known.values()]
             self._copies = watermark.copies
         records += [self._record("request", request.name, None) for request in done_requests]
+        records += [
+            self._record(kind, name, None if value is None else encode_part(value))
+            for kind, name, value in parts
+        ]
         records.append(self._record("position", "", encode_position(watermark)))
         return records
 
@@ -286,6 +301,7 @@ def _recovered(records: Iterable[tuple[ProgressKey, ProgressValue]]) -> Committe
     requests: list[CopyRequest] = []
     offsets: dict[str, tuple[int, ...]] = {}
     topic_ids: dict[str, str] = {}
+    parts: dict[StatePartKind, dict[str, bytes]] = {}
     for key, value in records:
         match value:
             case Position():
@@ -299,8 +315,10 @@ def _recovered(records: Iterable[tuple[ProgressKey, ProgressValue]]) -> Committe
                     offsets[key.name] = value.next
                 if value.topic_id:
                     topic_ids[key.name] = value.topic_id
+            case StatePart(kind, name, bytes() as data):
+                parts.setdefault(kind, {})[name] = data
     if position is None:
-        return CommittedState(None, offsets, tuple(requests), topic_ids=topic_ids)
+        return CommittedState(None, offsets, tuple(requests), topic_ids=topic_ids, parts=parts)
     watermark = Watermark(
         position.end_lsn,
         position.timeline,
@@ -310,7 +328,7 @@ def _recovered(records: Iterable[tuple[ProgressKey, ProgressValue]]) -> Committe
         position.refusal,
         position.schemas,
     )
-    return CommittedState(watermark, offsets, tuple(requests), topic_ids=topic_ids)
+    return CommittedState(watermark, offsets, tuple(requests), topic_ids=topic_ids, parts=parts)
 
 
 def read_systems(

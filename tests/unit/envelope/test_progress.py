@@ -11,7 +11,14 @@ import pytest
 import schemas
 from gateway.core.errors import ProtocolError
 from gateway.core.lsn import Lsn
-from gateway.core.watermark import CopyRequest, CopyState, HeldCause, Watermark
+from gateway.core.watermark import (
+    CopyRequest,
+    CopyState,
+    HeldCause,
+    StatePart,
+    StatePartKind,
+    Watermark,
+)
 from gateway.envelope.progress import (
     PROGRESS_FORMAT,
     Position,
@@ -23,6 +30,7 @@ from gateway.envelope.progress import (
     encode_copy_state,
     encode_key,
     encode_offsets,
+    encode_part,
     encode_position,
     encode_request,
 )
@@ -64,6 +72,16 @@ def test_next_offsets_are_read_back_by_partition() -> None:
 )
 def test_a_request_is_read_back_under_its_name(request_: CopyRequest) -> None:
     assert decode_value(encode_request(request_), "request", "n") == request_
+
+
+@pytest.mark.parametrize("kind", ["set", "moves"])
+def test_a_part_of_the_state_is_read_back_under_its_name(kind: StatePartKind) -> None:
+    for value in (b"", b"\0\xff"):
+        assert decode_value(encode_part(value), kind, "n/0.0") == StatePart(kind, "n/0.0", value)
+    with pytest.raises(ProtocolError, match=f"not that of a {kind}"):
+        decode_value(encode_offsets(TopicOffsets((1,))), kind, "n")
+    with pytest.raises(ProtocolError, match="not that of a copy"):
+        decode_value(encode_part(b""), "copy", "n")
 
 
 def test_keys_are_read_back() -> None:
