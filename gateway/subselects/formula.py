@@ -144,6 +144,10 @@ class RowView(Protocol):
         """Return the canonical texts of some columns."""
         ...
 
+    def text(self, column: str) -> bytes | None:
+        """Return the text of a column as it was sent."""
+        ...
+
 
 class Members(Protocol):
     """Values of a sub-select at one position of the stream."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from random import Random
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -17,28 +18,41 @@ from hypothesis import strategies as st
 from gateway.copy import Snapshot
 from gateway.core.copy_progress import Key
 from gateway.core.lsn import Lsn
+from gateway.core.watermark import StatePartKind
 from gateway.pgoutput.messages import UNCHANGED
-from gateway.rowfilter import fill_unchanged
-from gateway.subselects.formula import Formula, RowView, Subselect, Truth
-from gateway.subselects.moves.candidates import Candidates
+from gateway.rowfilter import Selection, fill_unchanged
+from gateway.subselects.following import Following, OuterTable
+from gateway.subselects.formula import Formula, Plain, RowView, Subselect, Truth
 from gateway.subselects.moves.decision import Decision, Sending
 from gateway.subselects.moves.reads import MoveChunk, MoveRequest
-from gateway.subselects.moves.state import Slice, StoredMoves, read_back
+from gateway.subselects.moves.state import Slice
 from gateway.subselects.moves.table_moves import MovedRow, TableMoves
 from gateway.subselects.moves.transaction import MoveTransaction
-from gateway.subselects.sets.changes import SetChange, SetDelta
-from gateway.subselects.sets.member_index import MemberIndex
-from gateway.subselects.sets.network import SetNetwork
+from gateway.subselects.sets.changes import SetChange
 from tests.support.models.moves import OrderView, Source, TupleRow, as_tuple
 from tests.support.models.subselect_tables import ORDERS, View, draw_tested, recounted
 
 STEPS = (
     *("commit", "commit", "appear", "publish", "publish", "publish", "ask", "ask"),
-    *("place", "place", "lose", "forget", "flush", "die"),
+    *("place", "place", "build", "lose", "forget", "flush", "die"),
 )
-DENSE = ("commit", "publish", "ask", "place", "appear")
+DENSE = ("commit", "publish", "build", "ask", "place", "appear")
 """Steps that lead to more of what a rule is for."""
 CASES = max(300, settings().max_examples)
+
+
+class ReadSet(NamedTuple):
+    """A read of a sub-select's table that waits to be placed."""
+
+    subselect: Subselect
+    snapshot: Snapshot
+    rows: list[View]
+    insert_lsn: int
+
+
+def select(table: int, plain: Plain) -> Selection | None:
+    """Rows of inner tables are found by the only column that plain filters read."""
+    return Selection(plain.text, frozenset({b"t"}))
 
 
 class Consumer:
@@ -79,29 +93,23 @@ class Gateway:
         }
         self.consumers = {name: Consumer() for name in self.formulas}
         self.published = 0
-        self.copies = 0
-        self.records: dict[str, bytes] = {}
+        self.parts: dict[StatePartKind, dict[str, bytes]] = {"set": {}, "moves": {}}
         self.start()
-        for name in self.formulas:
-            self.copy(name)
+        if random.random() < 0.7:  # mostly from where everything is known
+            while self.following.unbuilt:
+                self.build()
+            self.recopy()
         self.flush()
 
     def start(self) -> None:
-        self.sets = SetNetwork(self.formulas.values())
-        rows = self.source.rows_at(self.published)
-        for each in self.sets:
-            found = rows[each.subselect.table_oid].values()
-            entries = [each.reduction.entry(View(row)) for row in found]
-            each.fill((entry, 1) for entry in entries if entry is not None)
-        self.sets.recount()
-        state = read_back(ORDERS, self.records)
-        self.moves = self.kind(self.key, self.formulas, self.sets.__getitem__, OrderView, state)
-        self.stored = StoredMoves(ORDERS, state)
-        self.index = MemberIndex(self.sets)
-        self.index.recount()
-        self.candidates = Candidates(self.moves, self.index)
+        table = OuterTable(ORDERS, self.key, self.formulas, OrderView)
+        self.following = Following([table], select, self.parts, most=2)
+        assert not self.following.faults
+        self.moves = self.following.moves[ORDERS]
+        self.moves.__class__ = self.kind  # a rule is left out
         self.asked: list[MoveRequest] = []
         self.waiting: list[MoveChunk] = []
+        self.read_sets: list[ReadSet] = []
         self.sure = self.source.next_xid  # all before are visible before the first read
 
     def die(self) -> None:
@@ -113,47 +121,39 @@ class Gateway:
     def flush(self) -> None:
         rows = {name: dict(each.rows) for name, each in self.consumers.items()}
         self.committed = self.published, rows
-        for name, value in self.stored.pop_records(self.moves.state):
+        for kind, name, value in self.following.pop_parts():
             if value is None:
-                del self.records[name]
+                self.parts[kind].pop(name, None)
             else:
-                self.records[name] = value
+                self.parts[kind][name] = value
 
     def copy(self, name: str) -> None:
         """A copy at this position, exact by itself."""
         self.moves.begin_copy(name)
-        rows = map(as_tuple, self.source.orders_at(self.published).values())
+        rows = map(as_tuple, self.source.rows_at(self.published)[ORDERS].values())
         wanted = [row for row in rows if self.moves.wants(name, OrderView(row))]
         self.consumers[name].rows = {self.moves.key_of(row): row for row in wanted}
-        self.copies += 1
 
     def publish(self) -> None:
         if self.published == len(self.source.log):
             return
         transaction = self.source.log[self.published]
-        deltas = {}
-        for each in self.sets:
-            delta = SetDelta()
-            for table, old, new in transaction.changes:
-                if table != each.subselect.table_oid:
-                    continue
-                if old is None and new is None:
-                    delta.truncate()
-                    continue
-                delta.change(
-                    *[
-                        None if row is None else each.reduction.entry(View(row))
-                        for row in (old, new)
-                    ]
-                )
-            deltas[each.subselect] = delta
-        changes = self.sets.apply(deltas)
-        self.index.apply(changes)
-        judged = self.transaction(self.moves, transaction.xid & 0xFFFFFFFF, changes)
+        followed = self.following.begin(transaction.xid & 0xFFFFFFFF)
+        for table, old, new in transaction.changes:
+            if not self.following.is_inner(table):
+                continue
+            if old is None and new is None:
+                followed.inner_truncate(table)
+            else:
+                views = [None if row is None else View(row) for row in (old, new)]
+                followed.inner(table, *views)
+        followed.apply()
         for change in transaction.changes:
             if change.table == ORDERS:
-                self.send(judged, changes, *self.source.logged(change))
-        judged.end()
+                judged = followed.outer(ORDERS)
+                judged.__class__ = self.transaction
+                self.send(judged, followed.changes, *self.source.logged(change))
+        followed.end()
         self.published += 1
         self.judge()
 
@@ -180,12 +180,28 @@ class Gateway:
             change = judged.update(old, row)
         old_key = self.moves.key_of(row if old is None else old)
         views = [view for view in (change.old_view, change.new_view) if view is not None]
-        names = set(change.must_judge).union(*(self.candidates.of(view, changes) for view in views))
+        names = set(change.must_judge).union(
+            *(self.following.candidates(ORDERS, view, changes) for view in views)
+        )
         for name in sorted(names):
             found = change.judge(name)
             self.consumers[name].receive(found, old_key, self.moves.key_of(row), row)
 
     # Reads
+
+    def build(self) -> None:
+        """Read the table of a set, or place what was read."""
+        snapshot, rows = self.source.snapshot()
+        reading = {each.subselect for each in self.read_sets}
+        unbuilt = [each for each in self.following.unbuilt if each not in reading]
+        if unbuilt and snapshot.xmin >= self.sure:
+            found = self.random.choice(unbuilt)
+            views = [View(row) for row in rows[found.table_oid].values()]
+            self.read_sets.append(ReadSet(found, snapshot, views, self.source.insert_lsn))
+        for each in self.read_sets:
+            if each.insert_lsn <= self.published:
+                self.following.place_set(each.subselect, each.snapshot, each.rows)
+        self.read_sets = [each for each in self.read_sets if each.insert_lsn > self.published]
 
     def ask(self) -> None:
         """Ask for a read; often read it at once."""
@@ -201,8 +217,8 @@ class Gateway:
         if not self.asked:
             return
         request = self.asked.pop(self.random.randrange(len(self.asked)))
-        snapshot, orders = self.source.snapshot()
-        rows = sorted(map(as_tuple, orders.values()), key=self.moves.key_of)
+        snapshot, found_rows = self.source.snapshot()
+        rows = sorted(map(as_tuple, found_rows[ORDERS].values()), key=self.moves.key_of)
         if request.keys:
             found = [row for row in rows if self.moves.key_of(row) in request.keys]
             end = True
@@ -239,10 +255,13 @@ class Gateway:
     def forget(self) -> None:
         snapshot, _ = self.source.snapshot()
         self.moves.forget([snapshot, *(chunk.snapshot for chunk in self.waiting)])
+        if not self.read_sets:
+            self.following.forget(snapshot)
 
     def recopy(self) -> None:
         for name in list(self.moves.whole):
-            self.copy(name)
+            if self.following.is_built(self.formulas[name]):
+                self.copy(name)
 
     # Judgement
 
@@ -289,7 +308,7 @@ def run(
     while source.hidden:
         source.appear()
     for _ in range(200):  # it must come to an end
-        for step in ("publish", "ask", "read", "place"):
+        for step in ("publish", "build", "ask", "read", "place"):
             getattr(gateway, step)()
         gateway.recopy()
         if gateway.published == len(source.log) and gateway.moves.is_settled:

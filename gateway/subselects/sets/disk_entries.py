@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.core.errors import FatalError
-from gateway.subselects.sets.entries import PLACES, Entries, MemoryEntries, place_of
+from gateway.subselects.sets.entries import Entries, MemoryEntries, all_of, place_of
 
 __all__ = ["DiskEntries", "SpillingEntries"]
 
@@ -138,7 +138,7 @@ class SpillingEntries:
         self._entries.put(key, count)
         if isinstance(self._entries, MemoryEntries) and len(self._entries) > self._limit:
             spilled = DiskEntries(self._directory, self._place)
-            for each, number in self._entries.within(0, PLACES):
+            for each, number in all_of(self._entries):
                 spilled.put(each, number)
             self._entries = spilled
 

@@ -6,7 +6,7 @@ is a zero. Its place is a digest of 32 bits; keys are found by themselves and by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Final, Protocol
 
@@ -16,6 +16,7 @@ __all__ = [
     "PLACES",
     "Entries",
     "MemoryEntries",
+    "all_of",
     "pack",
     "place_of",
     "place_of_first",
@@ -27,6 +28,7 @@ __all__ = [
 PLACES: Final = 1 << 32
 _NARROW: Final = 14
 """Bits that make a shard of keys: a hundred in each when there are more than a million."""
+_AT_ONCE: Final = 4096
 _MOST_BYTES_OF_VARINT: Final = 10
 
 
@@ -128,6 +130,13 @@ class Entries(Protocol):
         ...
 
     def __len__(self) -> int: ...
+
+
+def all_of(entries: Entries) -> Iterator[tuple[bytes, int]]:
+    """Return all keys and their counts, some thousand at a time; they may be changed meanwhile."""
+    steps = len(entries) // _AT_ONCE + 1
+    for step in range(steps):
+        yield from entries.within(PLACES * step // steps, PLACES * (step + 1) // steps)
 
 
 class MemoryEntries:

@@ -10,7 +10,7 @@ from typing import Final
 
 from gateway.subselects.formula import Subselect, Value
 from gateway.subselects.sets.changes import SetChange
-from gateway.subselects.sets.entries import PLACES, Entries, pack, place_of_first, unpack
+from gateway.subselects.sets.entries import Entries, all_of, pack, place_of_first, unpack
 from gateway.subselects.sets.value_set import MakeEntries, ValueSet, in_memory
 
 __all__ = ["MemberIndex"]
@@ -57,6 +57,13 @@ class MemberIndex:
                 if None not in value:
                     self._entries.put(_key(value, number), int(is_member))
 
+    def recount_sets(self, sets: Iterable[ValueSet]) -> None:
+        """Find the members of some sets again."""
+        for each in sets:
+            number = self._numbers[each.subselect]
+            self._remove(number)
+            self._add(number)
+
     def recount(self) -> None:
         """Find the members of all sets again."""
         self._entries.clear()
@@ -74,10 +81,9 @@ class MemberIndex:
 
     def _remove(self, number: int) -> None:
         own = b"%d" % number
-        for low in range(0, PLACES, PLACES >> 8):
-            for key, _ in self._entries.within(low, low + (PLACES >> 8)):
-                if unpack(key)[1] == own:
-                    self._entries.put(key, 0)
+        for key, _ in all_of(self._entries):
+            if unpack(key)[1] == own:
+                self._entries.put(key, 0)
 
 
 def _key(value: Value, number: int) -> bytes:

@@ -68,6 +68,20 @@ class SetNetwork:
         for found in self._sets.values():
             found.recount()
 
+    def recount_from(self, subselect: Subselect) -> list[ValueSet]:
+        """Find the members of a set again, and of those around it; return these sets."""
+        waiting = [self._order[subselect]]
+        found: list[ValueSet] = []
+        while waiting:
+            number = heappop(waiting)
+            if found and found[-1].subselect == self._in_order[number]:
+                continue
+            found.append(self._sets[self._in_order[number]])
+            found[-1].recount()
+            for around in self._around.get(found[-1].subselect, ()):
+                heappush(waiting, self._order[around])
+        return found
+
     def close(self) -> None:
         """Give the files back."""
         for found in self._sets.values():

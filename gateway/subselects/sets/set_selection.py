@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from gateway.rowfilter import Selection
-from gateway.subselects.formula import AllOf, Formula, Plain
+from gateway.subselects.formula import AllOf, Formula, Plain, RowView
 from gateway.subselects.sets.value_set import ValueSet
 
 __all__ = ["SetSelection"]
@@ -40,15 +40,11 @@ class SetSelection:
             for text in texts:
                 found.setdefault(text, []).append(each)
 
-    def of(self, text: Callable[[str], Text]) -> list[ValueSet]:
-        """Return the sets that may count a row, or whose filters may fail on it.
-
-        Args:
-            text: Returns the text of a column of the row.
-        """
+    def of(self, row: RowView) -> list[ValueSet]:
+        """Return the sets that may count a row, or whose filters may fail on it."""
         found = self._others
         for column, sets in self._indexed.items():
-            if (hits := sets.get(text(column))) is not None:
+            if (hits := sets.get(row.text(column))) is not None:
                 found = found + hits
         return found
 

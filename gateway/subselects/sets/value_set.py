@@ -9,9 +9,9 @@ from gateway.core.errors import FatalError
 from gateway.subselects.formula import Members, Subselect, Value
 from gateway.subselects.sets.changes import Before, SetChange, SetDelta, affected_values
 from gateway.subselects.sets.entries import (
-    PLACES,
     Entries,
     MemoryEntries,
+    all_of,
     pack,
     place_of,
     place_of_first,
@@ -25,7 +25,6 @@ MOST_TOGGLED: Final = 100_000
 """Number of values of one transaction beyond which a change is whole: the outer table is cheaper to
 copy than to be searched for so many values."""
 _INDEX_BITS: Final = 32
-_STEP: Final = PLACES >> 10
 
 MakeEntries: TypeAlias = Callable[[Callable[[bytes], int], int | None], Entries]
 """Makes a store, given the function from a key to its place, and the bits that are together."""
@@ -90,13 +89,12 @@ class ValueSet:
 
     def values(self) -> Iterator[Value]:
         """Return the values, each once; the set must not be changed meanwhile."""
-        for low in range(0, PLACES, _STEP):
-            if self._members is None:
-                for entry, _ in self.entries.within(low, low + _STEP):
-                    yield self.reduction.unpack(entry).value
-            else:
-                for key, _ in self._members.within(low, low + _STEP):
-                    yield tuple(unpack(key))
+        if self._members is None:
+            for entry, _ in all_of(self.entries):
+                yield self.reduction.unpack(entry).value
+        else:
+            for key, _ in all_of(self._members):
+                yield tuple(unpack(key))
 
     # Changes
 
@@ -118,11 +116,10 @@ class ValueSet:
         if self._members is not None:
             self._members.clear()
         self._rows = 0
-        for low in range(0, PLACES, _STEP):
-            for entry, count in self.entries.within(low, low + _STEP):
-                found = self.reduction.unpack(entry)
-                if self.reduction.passes(found, self._nested):
-                    self._count(found.value, count)
+        for entry, count in all_of(self.entries):
+            found = self.reduction.unpack(entry)
+            if self.reduction.passes(found, self._nested):
+                self._count(found.value, count)
 
     def apply(
         self, delta: SetDelta | None, changes: Mapping[Subselect, SetChange]

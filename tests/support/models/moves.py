@@ -39,6 +39,9 @@ class OrderView:
     def plain(self, plain: Plain) -> bool:
         return self.row[NAMES.index(plain.text)] == b"t"
 
+    def text(self, column: str) -> bytes | None:
+        return self.value((column,))[0]
+
     def value(self, columns: tuple[str, ...]) -> Value:
         found = [self.row[NAMES.index(column)] for column in columns]
         assert UNCHANGED not in found
@@ -147,14 +150,11 @@ class Source:
     def insert_lsn(self) -> int:
         return len(self.log)
 
-    def snapshot(self) -> tuple[Snapshot, dict[int, Row]]:
-        """A snapshot, and the orders that it sees."""
+    def snapshot(self) -> tuple[Snapshot, dict[int, dict[int, Row]]]:
+        """A snapshot, and the rows of each table that it sees."""
         low = min(self.hidden, default=self.next_xid)
         text = f"{low}:{self.next_xid}:{','.join(map(str, sorted(self.hidden)))}"
-        return Snapshot.parse(text), self.orders_at(len(self.log), self.hidden)
-
-    def orders_at(self, position: int, without: Collection[int] = ()) -> dict[int, Row]:
-        return self.rows_at(position, without)[ORDERS]
+        return Snapshot.parse(text), self.rows_at(len(self.log), self.hidden)
 
     def rows_at(self, position: int, without: Collection[int] = ()) -> dict[int, dict[int, Row]]:
         """Rows of all tables at a position; those of inner tables have other numbers there."""

@@ -50,6 +50,9 @@ class View:
     def plain(self, plain: Plain) -> bool:
         return self.row[plain.text] == b"t"
 
+    def text(self, column: str) -> bytes | None:
+        return self.row[column]
+
     def value(self, columns: tuple[str, ...]) -> Value:
         return tuple(self.row[column] for column in columns)
 

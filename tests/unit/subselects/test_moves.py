@@ -56,6 +56,9 @@ class Order:
     def plain(self, plain: Plain) -> bool:
         raise AssertionError(f"no plain filter is here: {plain}")
 
+    def text(self, column: str) -> bytes | None:
+        raise AssertionError(f"no text is looked up here: {column}")
+
     def value(self, columns: tuple[str, ...]) -> Value:
         assert columns == ("customer",)
         assert isinstance(self.row[1], bytes)

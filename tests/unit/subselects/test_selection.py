@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.rowfilter import Selection, compile_filter, selection_of
-from gateway.subselects.formula import AllOf, Plain, SetTest, SetTestKind, Subselect
+from gateway.subselects.formula import AllOf, Plain, SetTest, SetTestKind, Subselect, Value
 from gateway.subselects.sets.changes import SetDelta
 from gateway.subselects.sets.entries import pack
 from gateway.subselects.sets.member_index import MemberIndex
@@ -12,6 +12,23 @@ from gateway.subselects.sets.set_selection import SetSelection
 from tests.unit.subselects.tables import CUSTOMERS
 
 TENANTS = 1000
+
+
+class Customer:
+    """A row of which only the tenant is looked at."""
+
+    def __init__(self, tenant: bytes | None) -> None:
+        self.tenant = tenant
+
+    def text(self, column: str) -> bytes | None:
+        assert column == "tenant"
+        return self.tenant
+
+    def plain(self, plain: Plain) -> bool:
+        raise AssertionError(plain)
+
+    def value(self, columns: tuple[str, ...]) -> Value:
+        raise AssertionError(columns)
 
 
 def tenants() -> SetNetwork:
@@ -29,9 +46,9 @@ def test_an_inner_row_reaches_the_sets_that_may_count_it() -> None:
     sets = list(tenants())
     selection = SetSelection(sets, select)
 
-    assert selection.of({"tenant": b"17"}.get) == [sets[17]]
-    assert selection.of({"tenant": b"5000"}.get) == []
-    assert selection.of({"tenant": None}.get) == []
+    assert selection.of(Customer(b"17")) == [sets[17]]
+    assert selection.of(Customer(b"5000")) == []
+    assert selection.of(Customer(None)) == []
 
 
 def test_an_inner_row_reaches_sets_without_a_selection_as_well() -> None:
@@ -47,7 +64,7 @@ def test_an_inner_row_reaches_sets_without_a_selection_as_well() -> None:
 
     def found(tenant: bytes | None) -> list[int]:
         sets = list(network)
-        return sorted(sets.index(each) for each in selection.of({"tenant": tenant}.get))
+        return sorted(sets.index(each) for each in selection.of(Customer(tenant)))
 
     assert found(b"1") == [0, 1]
     assert found(b"4") == [0, 1, 2, 3]

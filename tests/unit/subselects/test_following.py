@@ -1,0 +1,113 @@
+"""What a gateway begins with: sets that are built, moves that are read back, and faults."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.copy import Snapshot
+from gateway.core.errors import ValueFormatError
+from gateway.core.watermark import StatePart, StatePartKind
+from gateway.pgoutput.messages import UNCHANGED
+from gateway.subselects.following import Following, OuterTable
+from gateway.subselects.formula import Plain, SetTest, SetTestKind, Subselect
+from gateway.subselects.views import TableViews
+from tests.unit.subselects.tables import CUSTOMERS, ORDERS
+
+NAMES = tuple(column.name for column in ORDERS.columns)
+TENANT = Subselect(CUSTOMERS.oid, ("id",), Plain("tenant = 1"))
+FORMULA = SetTest(SetTestKind.IN, ("customer",), TENANT)
+ORDER_VIEWS = TableViews(ORDERS, NAMES, [FORMULA])
+CUSTOMER_NAMES = tuple(column.name for column in CUSTOMERS.columns)
+CUSTOMER_VIEWS = TableViews(CUSTOMERS, CUSTOMER_NAMES, [TENANT.filter], [TENANT.columns])
+SEES_ALL = Snapshot(100, 100, frozenset())
+
+
+def following(parts: dict[StatePartKind, dict[str, bytes]]) -> Following:
+    table = OuterTable(ORDERS.oid, (0,), {"s": FORMULA}, ORDER_VIEWS.of)
+    return Following([table], lambda *_: None, parts)
+
+
+def customer(number: bytes, tenant: bytes | None = b"1") -> tuple[bytes | None, ...]:
+    return (number, b"7", tenant, b"name", None)
+
+
+def built() -> tuple[Following, dict[StatePartKind, dict[str, bytes]]]:
+    found = following({})
+    rows = [CUSTOMER_VIEWS.of(customer(b"%d" % number)) for number in range(5)]
+    found.place_set(TENANT, SEES_ALL, rows)
+    found.moves[ORDERS.oid].begin_copy("s")
+    parts: dict[StatePartKind, dict[str, bytes]] = {"set": {}, "moves": {}}
+    for kind, name, value in found.pop_parts():
+        if value is not None:
+            parts[kind][name] = value
+    return found, parts
+
+
+def test_a_set_without_records_is_built_and_its_tables_are_copied() -> None:
+    found = following({})
+
+    assert found.unbuilt == [TENANT]
+    assert found.moves[ORDERS.oid].whole == {"s"}
+    assert found.pop_parts() == (StatePart("moves", f"{ORDERS.oid}/w", b"\1\3\2s"),)
+    found.place_set(TENANT, SEES_ALL, [CUSTOMER_VIEWS.of(customer(b"3"))])
+    assert found.is_built(FORMULA)
+    assert (b"3",) in found.sets[TENANT]
+
+
+def test_what_was_committed_is_there_again() -> None:
+    first, parts = built()
+    transaction = first.begin(7)
+    transaction.inner(
+        CUSTOMERS.oid,
+        CUSTOMER_VIEWS.of(customer(b"3")),
+        CUSTOMER_VIEWS.of(customer(b"3", b"2")),
+    )
+    transaction.apply()
+    transaction.end()
+    for kind, name, value in first.pop_parts():
+        assert value is not None
+        parts[kind][name] = value
+
+    again = following(parts)
+
+    assert again.faults == []
+    assert (b"3",) not in again.sets[TENANT]
+    assert (b"4",) in again.sets[TENANT]
+    request = again.moves[ORDERS.oid].request()
+    assert request is not None
+    assert request.values == ((b"3",),)
+    assert again.pop_parts() == (), "nothing has changed since"
+
+
+def test_what_does_not_read_is_named_removed_and_made_again() -> None:
+    _, parts = built()
+    leaf = next(name for name in parts["set"] if "/" in name)
+    broken: dict[StatePartKind, dict[str, bytes]] = {
+        "set": {**parts["set"], leaf: b"\xff", "other": b"x", "other/0.0": b""},
+        "moves": {f"{ORDERS.oid}/sx": b"\xff", "99/w": b"\1"},
+    }
+
+    found = following(broken)
+
+    assert [fault.split(":")[0] for fault in found.faults] == [
+        f"set {TENANT.name}",
+        f"moves of the table with OID {ORDERS.oid}",
+    ]
+    assert found.unbuilt == [TENANT]
+    assert found.moves[ORDERS.oid].whole == {"s"}
+    removed = {part[:2] for part in found.pop_parts() if part.value is None}
+    assert removed == {
+        *(("set", name) for name in broken["set"]),
+        *(("moves", name) for name in broken["moves"]),
+    }
+
+
+def test_rows_are_seen_in_canonical_form() -> None:
+    view = ORDER_VIEWS.of((b"1", b"5", None, b"x", b"2", b"{}"))
+
+    assert view.value(("customer",)) == (b"5",)
+    assert view.text("code") == b"x"
+    assert CUSTOMER_VIEWS.of(customer(b"1")).plain(Plain("tenant = 1"))
+    assert not CUSTOMER_VIEWS.of(customer(b"1", None)).plain(Plain("tenant = 1"))
+    with pytest.raises(ValueFormatError, match="was not sent"):
+        ORDER_VIEWS.of((b"1", UNCHANGED, None, None, None, None)).value(("customer",))
