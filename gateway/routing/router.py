@@ -35,6 +35,7 @@ from gateway.routing.build.publication_history import first_change_from, first_l
 from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.routing.ports import UnannouncedError
 from gateway.routing.row.counters import RowKey, Tally, pop_counts
+from gateway.routing.row.inner_changes import InnerChanges
 from gateway.routing.row.quarantine import check_size, check_value
 from gateway.routing.row.record_buffer import Piece
 from gateway.routing.row.server_filters import Verdicts
@@ -62,6 +63,7 @@ class Router:
     """Router for the transactions of one slot. Not thread-safe.
 
     Args:
+        inner: Reader of the changes of inner tables, where filters have sub-selects.
         answering: Context manager entered around calls to the outside, in which keepalives are
             answered; also while `routes` build a route.
 
@@ -76,6 +78,7 @@ class Router:
         routes: RelationRoutes,
         settings: RoutingSettings,
         *,
+        inner: InnerChanges | None = None,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         answering: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
@@ -83,6 +86,7 @@ class Router:
         self._addresses = routes.addresses
         self._feeds = routes.addresses.feeds
         self._settings = settings
+        self._inner = inner
         self._now_ms = now_ms
         self._answering = routes.by_oid.answering = answering
         self.ended: dict[str, Lsn] = {}
@@ -103,7 +107,7 @@ class Router:
     @property
     def routes_series(self) -> bool:
         """Whether `route_series` can route; False while rows are read ahead for the server."""
-        return self._compiled is not None and self._verdicts is None
+        return self._compiled is not None and self._verdicts is None and self._inner is None
 
     def pop_lost_values(self) -> dict[str, int]:
         """Return the number of rows with NULL for a missing value since the last call, by table.
@@ -162,6 +166,8 @@ class Router:
             TransientError: the registry or the catalog could not be reached.
         """
         tx = self._state(transaction)
+        if self._inner is not None:
+            tx.followed = self._inner.begin(transaction)
         until = None
         if self._routes.history and self._verdicts is None:  # otherwise it was read ahead
             until = self._routes.enter(first_lsn(transaction))
@@ -177,6 +183,8 @@ class Router:
                 yield from self._route_frames(frames, at, transaction, tx, piece)
         else:
             yield from self._route_judged(self._verdicts, at, transaction, tx, piece)
+        if tx.followed is not None:
+            tx.followed.end()
         for table, rows in tx.lost_values.items():
             self._lost_values[table] = self._lost_values.get(table, 0) + rows
         if tx.quarantined:
@@ -197,7 +205,7 @@ class Router:
         Returns:
             None if the next transaction is left to `route`.
         """
-        if self._compiled is None or self._verdicts is not None:
+        if self._compiled is None or not self.routes_series:
             return None
         last = self._routes.history.last
         self._routes.enter(last)
@@ -339,6 +347,8 @@ class Router:
 
     def _learn(self, relation: Relation) -> None:
         """Apply a Relation message; the queries of catalog and registry may be slow."""
+        if self._inner is not None:
+            self._inner.learn(relation)
         with self._answering():
             self._routes.announce(relation)
 
@@ -393,6 +403,8 @@ class Router:
                     continue
                 done.add(target.topic)
                 route.truncate(lsn, tx, target, out)
+            for moving in self._routes.by_oid[oid].moving:
+                moving.truncate(tx)
 
     def _message_record(
         self,

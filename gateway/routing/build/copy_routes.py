@@ -11,7 +11,7 @@ from gateway.routing.build.route_builder import RouteBuilder
 from gateway.routing.row.copied_rows import CopyRoute
 from gateway.routing.row.filters import Asking, Filters
 from gateway.routing.row.native import compile_rows
-from gateway.routing.row.targets import Target
+from gateway.routing.row.targets import Passes, Target
 from schemas.settings.tables import Envelope
 
 __all__ = ["copy_route"]
@@ -34,6 +34,8 @@ def copy_route(
     wanted = {*key}.union(*(copy.columns for copy in copies))
     for copy in copies:
         wanted.update(*(filters.of(clause).columns for clause in copy.filters))
+        if builder.moving is not None:
+            wanted.update(builder.moving.deciding(copy.subscription, copy.target_oid))
     columns = tuple(column.name for column in table.columns if column.name in wanted)
     asking = filters.asking(({Operation.INSERT: c.filters} for c in copies), columns)
     alike: dict[tuple[tuple[str, ...], Masks, Envelope], list[TableCopy]] = {}
@@ -50,7 +52,8 @@ def copy_route(
         ]
         projection_routes.append(builder.route(projection, encoder, targets, str(table), columns))
     compiled = None
-    if asking is None:
+    moving = builder.moving or ()
+    if asking is None and not any((c.subscription, c.target_oid) in moving for c in copies):
         compiled = compile_rows(table.oid, columns, projection_routes, filters)
     return CopyRoute(table, columns, tuple(key), tuple(projection_routes), asking, compiled)
 
@@ -65,13 +68,18 @@ def _target(
     builder: RouteBuilder,
 ) -> Target:
     insert = Operation.INSERT
+    table_id = copy.subscription, copy.target_oid
+    if builder.moving is not None and table_id in builder.moving:
+        passes: Passes | None = builder.moving.passes(table_id, columns)
+    else:
+        passes = filters.passes(copy.filters, columns, asking)
     lookup = filters.lookup(copy.filters, columns)
     return builder.target(
         copy.subscription,
         projection,
         encoder,
         frozenset({insert, Operation.TRUNCATE}),
-        {insert: filters.passes(copy.filters, columns, asking)},
+        {insert: passes},
         {} if lookup is None else {insert: lookup},
         {insert: copy.filters},
     )

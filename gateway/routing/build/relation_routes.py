@@ -28,6 +28,7 @@ from gateway.pgoutput.relations import Relations
 from gateway.routing.build.copy_routes import copy_route
 from gateway.routing.build.held_tables import HeldTables
 from gateway.routing.build.known_schemas import RequestSchemas, fingerprint_of
+from gateway.routing.build.moving_tables import MovingTables
 from gateway.routing.build.projections import Projection, Projections
 from gateway.routing.build.publication_history import PublicationHistory, Publishes
 from gateway.routing.build.relation_check import mismatch_of, published_as, targets_of
@@ -46,6 +47,7 @@ from gateway.routing.ports import (
 from gateway.routing.row.binary_rows import RowToText, compile_row
 from gateway.routing.row.copied_rows import CopyRoute
 from gateway.routing.row.filters import Asking, Filters
+from gateway.routing.row.moving_route import MovingRoute
 from gateway.routing.row.native import compile_rows
 from gateway.routing.row.projection_route import ProjectionRoute
 from gateway.routing.row.relation_route import RelationRoute
@@ -75,6 +77,7 @@ class RelationRoutes:
         ask_server: Whether later filters may need the server even if none of `plan` does.
         evaluator: Evaluator of the filters that are not evaluated here; required for rows that have
             one.
+        moving: Tables whose filters have sub-selects, if there are any.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class RelationRoutes:
         reader: Replanner | None = None,
         ask_server: bool = False,
         evaluator: Evaluator | None = None,
+        moving: MovingTables | None = None,
     ) -> None:
         self.by_oid = _LazyRoutes(self._build)
         self._reader = reader
@@ -113,7 +117,7 @@ class RelationRoutes:
         self._by_target = (self._publishes, _by_target(self._publishes))
         self.addresses = Addresses(plan, self._published_tables, settings, schemas)
         self.held = HeldTables(plan)
-        self._builder = RouteBuilder(plan, settings, self.addresses, self.held)
+        self._builder = RouteBuilder(plan, settings, self.addresses, self.held, moving)
         self._open_ended = plan.open_ended
         self.ignored: Counter[Reason] = Counter()
         self._planned = plan.tables
@@ -276,11 +280,22 @@ class RelationRoutes:
         to_text = self._to_text(relation_oid, name, sent)
         target_oids = {p.target_oid for p in self._publishes.get(relation_oid, ())}
         watches = self.copies.watches(target_oids, names)
+        moving: Sequence[MovingRoute] = ()
+        if self._builder.moving is not None:
+            moving = self._builder.moving.routes(names, projection_routes)
         compiled = None
-        if to_text is None and asking is None and not watches:
+        if to_text is None and asking is None and not watches and not moving:
             compiled = compile_rows(relation_oid, names, projection_routes, self.filters)
         return RelationRoute(
-            relation_oid, name, len(names), projection_routes, to_text, asking, watches, compiled
+            relation_oid,
+            name,
+            len(names),
+            projection_routes,
+            to_text,
+            asking,
+            watches,
+            compiled,
+            moving,
         )
 
     def _usable(self, relation: Relation) -> list[Publish]:

@@ -10,6 +10,7 @@ from gateway.envelope.envelope import EnvelopeEncoder, RowFormatEncoder
 from gateway.envelope.masking import masked_columns, row_mask
 from gateway.envelope.schema import TableSchema, describe
 from gateway.routing.build.held_tables import HeldTables
+from gateway.routing.build.moving_tables import MovingTables
 from gateway.routing.build.projections import Projection
 from gateway.routing.build.topics import Addresses
 from gateway.routing.row.projection_route import ProjectionRoute
@@ -25,11 +26,17 @@ class RouteBuilder:
     """Builder of projection routes, in steps: the encoder, the targets, the route to them."""
 
     def __init__(
-        self, plan: Plan, settings: RoutingSettings, addresses: Addresses, held: HeldTables
+        self,
+        plan: Plan,
+        settings: RoutingSettings,
+        addresses: Addresses,
+        held: HeldTables,
+        moving: MovingTables | None = None,
     ) -> None:
         self._settings = settings
         self._addresses = addresses
         self._held = held
+        self.moving = moving
         self._skips_origins = {s.name: s.origin == "none" for s in plan.subscriptions}
 
     def envelope(self, subscription: str) -> Envelope:
@@ -78,6 +85,8 @@ class RouteBuilder:
         passes: dict[Operation, Passes | None],
         selections: Mapping[Operation, Lookup] = MappingProxyType({}),
         filters: Mapping[Operation, Sequence[FilterClause]] = MappingProxyType({}),
+        *,
+        moves: bool = False,
     ) -> Target:
         """Register the table's schemas and return the target."""
         address = self._addresses.of_table(subscription, projection.target, encoder.schema)
@@ -91,6 +100,7 @@ class RouteBuilder:
             filters=filters,
             skips_origins=self._skips_origins[subscription],
             refused=address.refused,
+            moves=moves,
         )
 
     def route(

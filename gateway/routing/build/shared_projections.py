@@ -75,6 +75,7 @@ class SharedProjections:
                 passes,
                 selections,
                 publish.filters,
+                moves=(publish.subscription, publish.target_oid) in (self._builder.moving or ()),
             )
         )
 

@@ -20,7 +20,7 @@ from gateway.routing.row.server_filters import judge_rows
 from gateway.routing.row.targets import Row
 from gateway.routing.row.transaction_state import TransactionState
 
-__all__ = ["CopyRoute", "CopyWatch"]
+__all__ = ["CopyRoute", "CopyWatch", "picker"]
 
 _ROWS: Final = 1_000
 
@@ -120,7 +120,7 @@ class CopyWatch:
 
     def __init__(self, copy: ChunkedCopy, columns: Sequence[str], sent: Sequence[str]) -> None:
         self._copy = copy
-        self._pick = _picker([sent.index(name) if name in sent else None for name in columns])
+        self._pick = picker([sent.index(name) if name in sent else None for name in columns])
 
     def insert(self, row: Row, tx: TransactionState) -> None:
         """Pass an INSERT."""
@@ -144,7 +144,7 @@ class CopyWatch:
         self._copy.truncate(tx.context.xid)
 
 
-def _picker(positions: Sequence[int | None]) -> Callable[[Row], Row]:
+def picker(positions: Sequence[int | None]) -> Callable[[Row], Row]:
     """Return a function that picks a tuple's values in the order of `positions`."""
     known = [position for position in positions if position is not None]
     if len(known) == len(positions) > 1:

@@ -17,6 +17,7 @@ from gateway.pgoutput.messages import UNCHANGED, ColumnValue
 from gateway.pgoutput.tuples import split_tuple
 from gateway.routing.row.binary_rows import RowToText
 from gateway.routing.row.filters import Asking
+from gateway.routing.row.moving_route import MovingRoute
 from gateway.routing.row.native import CompiledRows
 from gateway.routing.row.projection_route import ProjectionRoute
 from gateway.routing.row.targets import Row
@@ -83,6 +84,7 @@ class RelationRoute:
         to_text: Conversion of binary values to text; None if all values arrive as text.
         asking: Question that the server is asked about its rows, or None.
         watches: Copies in progress that observe its changes.
+        moving: Routes to the targets whose filters have sub-selects.
         compiled: C path, tried first for each change, or None.
     """
 
@@ -90,6 +92,7 @@ class RelationRoute:
         "asking",
         "columns",
         "compiled",
+        "moving",
         "name",
         "orders",
         "projection_routes",
@@ -108,6 +111,7 @@ class RelationRoute:
         asking: Asking | None = None,
         watches: Sequence[Watch] = (),
         compiled: CompiledRows | None = None,
+        moving: Sequence[MovingRoute] = (),
     ) -> None:
         self.relation_oid = relation_oid
         self.name = name
@@ -117,6 +121,7 @@ class RelationRoute:
         self.asking = asking
         self.watches = watches
         self.compiled = compiled
+        self.moving = moving
         # Projections of one table share its order, which counts changes, not records.
         self.orders = list({id(route.order): route.order for route in projection_routes}.values())
 
@@ -156,6 +161,8 @@ class RelationRoute:
             order.advance(tx)
         for route in self.projection_routes:
             route.insert(row, lsn, tx, out)
+        for moving in self.moving:
+            moving.insert(row, lsn, tx, out)
         for watch in self.watches:
             watch.insert(row, tx)
 
@@ -175,6 +182,8 @@ class RelationRoute:
             order.advance(tx)
         for route in self.projection_routes:
             route.update(old, full, new, lsn, tx, out)
+        for moving in self.moving:
+            moving.update(old, full, new, lsn, tx, out)
         for watch in self.watches:
             watch.update(old, new, tx)
 
@@ -188,6 +197,8 @@ class RelationRoute:
             order.advance(tx)
         for route in self.projection_routes:
             route.delete(old, full, lsn, tx, out)
+        for moving in self.moving:
+            moving.delete(old, full, lsn, tx, out)
         for watch in self.watches:
             watch.delete(old, tx)
 

@@ -28,12 +28,14 @@ class Target:
         skips_origins: Whether transactions with an origin are skipped (``origin = none``).
         refused: Error for which the table is held, because the registry refuses its schema, or
             None; `passes` raises it for a row that would pass.
+        moves: Whether its filter has sub-selects: `gateway.routing.row.moving_route` decides.
     """
 
     __slots__ = (
         "counter",
         "filters",
         "key_prefix",
+        "moves",
         "operations",
         "passes",
         "refused",
@@ -55,6 +57,7 @@ class Target:
         filters: Mapping[Operation, Sequence[FilterClause]],
         skips_origins: bool,
         refused: SchemaRefusedError | None = None,
+        moves: bool = False,
     ) -> None:
         self.counter = counter
         self.topic = counter.topic
@@ -66,6 +69,7 @@ class Target:
         self.filters = filters
         self.skips_origins = skips_origins
         self.refused = refused
+        self.moves = moves
         if refused is not None:
             self.passes = {o: _refusing(decide, refused) for o, decide in passes.items()}
 
@@ -110,7 +114,7 @@ class Candidates:
         self.others: list[Candidate] = []
         indexed: dict[int, dict[bytes | None, list[Candidate]]] = {}
         for target in targets:
-            if operation not in target.operations:
+            if operation not in target.operations or target.moves:
                 continue
             candidate = (target, target.passes[operation])
             self.everyone.append(candidate)

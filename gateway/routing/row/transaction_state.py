@@ -7,6 +7,7 @@ from gateway.core.errors import UnfitKind
 from gateway.envelope.envelope import TransactionContext
 from gateway.envelope.headers import HeaderMaker
 from gateway.routing.row.counters import TopicCounter
+from gateway.subselects.following import FollowedTransaction
 
 __all__ = ["CollectionOrder", "TransactionState"]
 
@@ -19,11 +20,13 @@ class TransactionState:
             tuple.
         quarantined: Number of records for the error topic, by table and kind.
         touched: Counters of the topics of its records; some may be repeated or have no records.
+        followed: What it does to sets of sub-selects; None where there are none.
     """
 
     __slots__ = (
         "_shared",
         "context",
+        "followed",
         "has_origin",
         "headers",
         "insert_op",
@@ -46,6 +49,7 @@ class TransactionState:
         self.lost_values: dict[str, int] = {}
         self.quarantined: dict[tuple[str, UnfitKind], int] = {}
         self.touched: list[TopicCounter] = []
+        self.followed: FollowedTransaction | None = None
         self._shared: Shared | None = None
 
     @property

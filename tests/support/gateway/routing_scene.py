@@ -41,8 +41,10 @@ from gateway.pgoutput.messages import (
 )
 from gateway.pgtypes.binary import TypeInfo
 from gateway.routing import Router, RoutingSettings
+from gateway.routing.build.moving_tables import MovingTables
 from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.routing.ports import CatalogReader, Evaluator
+from gateway.routing.row.inner_changes import InnerChanges
 from gateway.transactions import Assembler, Series, Transaction
 from schemas.headers import DEBEZIUM_HEADERS
 from schemas.settings.tables import EnvelopeTable, TopicsTable, TypesTable
@@ -193,6 +195,8 @@ class Gateway:
         hash_key: bytes = b"",
         has_masks: bool = False,
         retired: frozenset[TableId] = frozenset(),
+        moving: MovingTables | None = None,
+        inner: InnerChanges | None = None,
         answering: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.schemas = schemas or Schemas()
@@ -238,8 +242,11 @@ class Gateway:
             self.schemas,
             reader=self,
             evaluator=evaluator,
+            moving=moving,
         )
-        self.router = Router(self.routes, settings, now_ms=lambda: 1, answering=answering)
+        self.router = Router(
+            self.routes, settings, inner=inner, now_ms=lambda: 1, answering=answering
+        )
         self._assembler = Assembler(series=True)
         self._lsn = 1000
         self.in_series = 0  # transactions that were not routed one by one

@@ -1,0 +1,101 @@
+"""First look at a transaction: what it does to the tables of sub-selects.
+
+Sets count as of a transaction's end, so its changes of inner tables come before its first row. Its
+frames are read twice only where there are sub-selects, and of a frame that concerns none only the
+tag and the OID.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from gateway.pgoutput.decoder import decode_message
+from gateway.pgoutput.messages import Delete, Insert, Relation, Truncate, Update
+from gateway.rowfilter import fill_unchanged
+from gateway.subselects.following import FollowedTransaction, Following
+from gateway.subselects.views import TableViews
+from gateway.transactions import Transaction
+
+__all__ = ["InnerChanges", "InnerRelation"]
+
+_TAG_AT: Final = 25
+_ROWS: Final = b"IUD"
+_OTHERS: Final = b"RT"
+
+InnerRelation: TypeAlias = tuple[int, TableViews]
+"""OID of the table as which sub-selects name a relation, and the views of its rows."""
+
+
+class InnerChanges:
+    """Reader of the changes of inner tables.
+
+    Args:
+        following: Sets and moves.
+        relation: Returns what an announced relation is; None if no sub-select reads it.
+    """
+
+    def __init__(
+        self, following: Following, relation: Callable[[Relation], InnerRelation | None]
+    ) -> None:
+        self._following = following
+        self._relation = relation
+        self._known: dict[int, InnerRelation] = {}
+
+    def learn(self, relation: Relation) -> None:
+        """Note a relation as it is announced."""
+        found = self._relation(relation)
+        if found is not None:
+            self._known[relation.relation_oid] = found
+        else:
+            self._known.pop(relation.relation_oid, None)
+
+    def begin(self, transaction: Transaction) -> FollowedTransaction:
+        """Begin with a transaction: the sets are those of its end afterwards.
+
+        Raises:
+            ProtocolError: a message does not parse.
+            FilterEvaluationError: a plain filter fails on a row.
+            SetBrokenError: a set does not agree with its table.
+        """
+        followed = self._following.begin(transaction.xid)
+        at = _TAG_AT + (5 if transaction.streamed else 1)
+        for frames in transaction.frames():
+            for frame in frames:
+                tag = frame[_TAG_AT]
+                if tag in _ROWS:
+                    if (oid := int.from_bytes(frame[at : at + 4])) in self._known:
+                        self._change(frame, self._known[oid], transaction, followed)
+                elif tag in _OTHERS:
+                    self._other(frame, transaction, followed)
+        followed.apply()
+        return followed
+
+    def _change(
+        self,
+        frame: bytes,
+        inner: InnerRelation,
+        transaction: Transaction,
+        followed: FollowedTransaction,
+    ) -> None:
+        oid, views = inner
+        message = decode_message(frame, _TAG_AT, streamed=transaction.streamed)
+        match message:
+            case Insert():
+                followed.inner(oid, None, views.of(message.new))
+            case Delete():
+                followed.inner(oid, views.of(message.old.columns), None)
+            case Update(old=old) if old is not None:
+                new = fill_unchanged(old.columns, message.new)
+                followed.inner(oid, views.of(old.columns), views.of(new))
+            case _:
+                pass  # an UPDATE that changes no column of the replica identity
+
+    def _other(self, frame: bytes, transaction: Transaction, followed: FollowedTransaction) -> None:
+        message = decode_message(frame, _TAG_AT, streamed=transaction.streamed)
+        if isinstance(message, Relation):
+            self.learn(message)
+        elif isinstance(message, Truncate):
+            oids = {self._known[oid][0] for oid in message.relation_oids if oid in self._known}
+            for oid in sorted(oids):
+                followed.inner_truncate(oid)
