@@ -121,6 +121,15 @@ class Subselect:
     table_oid: int
     columns: tuple[str, ...]
     filter: Formula | None
+    # It is a key of dictionaries that are asked for each row.
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        found = hash((self.table_oid, self.columns, self.filter))
+        object.__setattr__(self, "_hash", found)
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @property
     def name(self) -> str:

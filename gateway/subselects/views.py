@@ -58,11 +58,12 @@ class TableViews:
 class TupleView:
     """`gateway.subselects.formula.RowView` of a tuple."""
 
-    __slots__ = ("_row", "_views")
+    __slots__ = ("_row", "_values", "_views")
 
     def __init__(self, views: TableViews, row: Sequence[ColumnValue]) -> None:
         self._views = views
         self._row = row
+        self._values: dict[tuple[str, ...], Value] = {}
 
     def plain(self, plain: Plain) -> bool:
         """Whether the row passes a plain filter."""
@@ -70,11 +71,14 @@ class TupleView:
 
     def value(self, columns: tuple[str, ...]) -> Value:
         """Return the canonical texts of some columns."""
-        found: list[bytes | None] = []
-        for place, form in self._views.values[columns]:
-            text = self._known(place)
-            found.append(text if text is None or form is None else form(text))
-        return tuple(found)
+        value = self._values.get(columns)
+        if value is None:  # several ask for it: who may want the row, and each that does
+            found: list[bytes | None] = []
+            for place, form in self._views.values[columns]:
+                text = self._known(place)
+                found.append(text if text is None or form is None else form(text))
+            value = self._values[columns] = tuple(found)
+        return value
 
     def text(self, column: str) -> bytes | None:
         """Return the text of a column as it was sent."""

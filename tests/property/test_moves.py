@@ -179,10 +179,9 @@ class Gateway:
             row = new if old is None else tuple(fill_unchanged(old, new))
             change = judged.update(old, row)
         old_key = self.moves.key_of(row if old is None else old)
-        views = [view for view in (change.old_view, change.new_view) if view is not None]
-        names = set(change.must_judge).union(
-            *(self.following.candidates(ORDERS, view, changes) for view in views)
-        )
+        names = set(change.must_judge)
+        for view in change.views:
+            names |= self.following.candidates(ORDERS, view, changes)
         for name in sorted(names):
             found = change.judge(name)
             self.consumers[name].receive(found, old_key, self.moves.key_of(row), row)

@@ -100,9 +100,8 @@ class MovingRoute:
         out: list[Record],
     ) -> None:
         names = set(change.must_judge)
-        for view in (change.old_view, change.new_view):
-            if view is not None:
-                names |= self._following.candidates(self._table_oid, view, followed.changes)
+        for view in change.views:
+            names |= self._following.candidates(self._table_oid, view, followed.changes)
         made: dict[tuple[int, Sending], list[list[Draft]]] = {}
         for name in sorted(names):
             sending = change.judge(name).sending

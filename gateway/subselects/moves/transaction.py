@@ -180,10 +180,18 @@ class RowChange:
         self.old_key = old_key
         self.new_key = new_key
         self.old_view = transaction.view(old)
-        self.new_view = transaction.view(new)
+        self.new_view = self.old_view if new is old else transaction.view(new)
         self.remembered = remembered
         self.left = left
         self.must_judge = frozenset({*transaction.listed(old_key, new_key), *(remembered or ())})
+
+    @property
+    def views(self) -> list[RowView]:
+        """The old and the new row, or the one that is both."""
+        both = (self.old_view, self.new_view)
+        if self.old_view is self.new_view:
+            both = (self.old_view, None)
+        return [view for view in both if view is not None]
 
     def judge(self, subscription: str) -> Decision:
         """Return what a subscription is sent."""

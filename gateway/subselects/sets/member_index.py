@@ -16,6 +16,8 @@ from gateway.subselects.sets.value_set import MakeEntries, ValueSet, in_memory
 __all__ = ["MemberIndex"]
 
 _BITS: Final = 32
+_MOST_LATEST: Final = 20_000
+"""Number of values whose sets are remembered, whatever the number of all values."""
 
 
 class MemberIndex:
@@ -30,9 +32,18 @@ class MemberIndex:
         self._sets = list(sets)
         self._numbers = {each.subselect: number for number, each in enumerate(self._sets)}
         self._entries: Entries = make(place_of_first, _BITS)
+        self._latest: dict[Value, list[Subselect]] = {}
 
     def having(self, value: Value) -> list[Subselect]:
-        """Return the sub-selects that a value is a member of."""
+        """Return the sub-selects that a value is a member of; the list must not be changed."""
+        found = self._latest.get(value)
+        if found is None:
+            if len(self._latest) >= _MOST_LATEST:
+                self._latest.clear()
+            found = self._latest[value] = self._find(value)
+        return found
+
+    def _find(self, value: Value) -> list[Subselect]:
         if None in value:
             return []
         packed = pack(value)
@@ -50,15 +61,18 @@ class MemberIndex:
             if (number := self._numbers.get(subselect)) is None:
                 continue
             if change.is_whole:
+                self._latest.clear()
                 self._remove(number)
                 self._add(number)
                 continue
             for value, is_member in change.toggled.items():
                 if None not in value:
+                    self._latest.pop(value, None)
                     self._entries.put(_key(value, number), int(is_member))
 
     def recount_sets(self, sets: Iterable[ValueSet]) -> None:
         """Find the members of some sets again."""
+        self._latest.clear()
         for each in sets:
             number = self._numbers[each.subselect]
             self._remove(number)
@@ -66,6 +80,7 @@ class MemberIndex:
 
     def recount(self) -> None:
         """Find the members of all sets again."""
+        self._latest.clear()
         self._entries.clear()
         for number in range(len(self._sets)):
             self._add(number)
