@@ -301,11 +301,11 @@ class TableMoves:
         for copied in (*others, *rows.values()):
             row = row_of(copied)
             slice_ = Slice(columns, self.view(row).value(columns))
-            for subscription in tuple(read.open.get(slice_, ())):
+            for subscription in sorted(read.open.get(slice_, ())):
                 yield from self._moved(subscription, copied, self.key_of(row))
         for key, (xid, row) in incomplete.items():
             slice_ = Slice(columns, self.view(row).value(columns))
-            for subscription in tuple(read.open.get(slice_, ())):
+            for subscription in sorted(read.open.get(slice_, ())):
                 self.list_key(key, subscription, xid)
         if chunk.end:
             for slice_, subscriptions in read.open.items():

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from gateway.copy import Snapshot
+from gateway.core.lsn import Lsn
+from gateway.definitions.model import TableCopy
+from gateway.envelope.envelope import TransactionContext
+from gateway.envelope.headers import HeaderMaker
 from gateway.pgoutput.messages import UNCHANGED, Delete, Insert, Relation, Truncate, Update
 from gateway.routing.build.moving_tables import MovingTables
 from gateway.routing.row.inner_changes import InnerChanges, InnerRelation
+from gateway.routing.row.moved_rows import MovedRows
+from gateway.routing.row.transaction_state import TransactionState
 from gateway.subselects.following import Following, OuterTable
 from gateway.subselects.formula import Plain, SetTest, SetTestKind, Subselect
+from gateway.subselects.moves.reads import MoveChunk
 from gateway.subselects.views import TableViews
 from tests.support.gateway.routing_scene import (
     T1,
@@ -69,6 +76,7 @@ class Scene:
         self.gateway = Gateway(
             [ORDERS_TABLE],
             [publish(name, relation=T1) for name in ("one", "two", "all")],
+            copies=[TableCopy(name, T1, (), NAMES) for name in formulas],
             moving=MovingTables(self.following, {T1: NAMES}),
             inner=InnerChanges(self.following, self.inner),
         )
@@ -99,6 +107,55 @@ def customer(number: int, of: int) -> Insert:
 def moved(number: int, before: int, after: int) -> object:
     old = key_tuple(b"%d" % number, b"%d" % before)
     return update(old, b"%d" % number, b"%d" % after, oid=CUSTOMERS)
+
+
+def test_moved_rows_are_sent_as_they_are_where_they_are_placed() -> None:
+    scene = Scene()
+    scene.commit(customer(7, 1), order(1, 7), order(2, 7))
+    scene.moves.begin_copy("one")
+    scene.commit(moved(7, 1, 2))
+    request = scene.moves.request()
+    assert request is not None
+    rows = [b"1\t7\tdoc\n", b"2\t7\t\\N\n"]
+    chunk = MoveChunk(request, rows, Snapshot(99, 99, frozenset()), Lsn(5), True)
+    copies = scene.gateway.plan.copies
+    route = MovedRows(scene.gateway.routes.copy_route(copies, ["id"]), full=False)
+    tx = TransactionState(
+        TransactionContext("gw", "db", "1", None, Lsn(5), 0, None, "true", 1),
+        HeaderMaker(Lsn(5), None, None, None),
+    )
+
+    (records,) = route.publish(scene.moves.place(chunk), 5, tx)
+
+    found = [scene.gateway.see(record) for record in records]
+    assert [(seen.topic.split(".")[0], seen.op, first(seen)) for seen in found] == [
+        ("one", "d", "1 7"),
+        ("one", None, "1 7"),
+        ("two", "r", "1 7"),
+        ("one", "d", "2 7"),
+        ("one", None, "2 7"),
+        ("two", "r", "2 7"),
+    ]
+    assert {seen.headers["commit_lsn"] for seen in found} == {"00000000/00000005"}
+    assert scene.moves.is_settled
+
+
+def test_copied_rows_pass_by_the_sets_where_they_are_placed() -> None:
+    scene = Scene()
+    scene.commit(customer(7, 1), customer(8, 2))
+    route = scene.gateway.routes.copy_route(scene.gateway.plan.copies, ["id"])
+    tx = TransactionState(
+        TransactionContext("gw", "db", "1", None, Lsn(5), 0, None, "true", 1),
+        HeaderMaker(Lsn(5), None, None, None),
+    )
+
+    (records,) = route.publish([b"1\t7\tdoc\n", b"2\t8\tdoc\n", b"3\t9\tdoc\n"], 5, tx)
+
+    found = [scene.gateway.see(record) for record in records]
+    assert [(seen.topic.split(".")[0], first(seen)) for seen in found] == [
+        ("one", "1 7"),
+        ("two", "2 8"),
+    ]
 
 
 def test_a_row_reaches_the_tenant_of_its_customer() -> None:
