@@ -21,7 +21,7 @@ __all__ = ["Change", "Entry", "IncompleteRow", "Op", "UnseenChanges"]
 
 
 class Op(Enum):
-    """What a change does to a row; TRUNCATE to all of them.
+    """Effect of a change on a row; TRUNCATE concerns all of them.
 
     SET keeps the key, MOVE may change it. A MOVE without an old row is of a row that nobody knows.
     """

@@ -224,7 +224,7 @@ class FollowedTransaction:
     """One transaction, until its `end`.
 
     Attributes:
-        changes: What it did to the sets, once applied.
+        changes: Its changes of the sets, once applied.
     """
 
     __slots__ = ("_deltas", "_following", "_outer", "_xid", "changes")

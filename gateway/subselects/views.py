@@ -9,7 +9,7 @@ from gateway.definitions.model import Table
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
 from gateway.rowfilter import FilterSource, compile_filter
 from gateway.subselects.formula import Formula, Plain, Value, plains_of, set_tests_of
-from gateway.subselects.text.equality import canonical_form
+from gateway.subselects.text.equality import canonical_text
 
 __all__ = ["TableViews", "TupleView"]
 
@@ -43,10 +43,10 @@ class TableViews:
             for formula in formulas
             for plain in plains_of(formula)
         }
-        forms = {column.name: canonical_form(column) for column in table.columns}
+        canonical = {column.name: canonical_text(column) for column in table.columns}
         asked = {*values, *(test.columns for f in formulas for test in set_tests_of(f))}
         self.values = {
-            columns: tuple((self.places[name], forms[name]) for name in columns)
+            columns: tuple((self.places[name], canonical[name]) for name in columns)
             for columns in asked
         }
 
@@ -74,9 +74,9 @@ class TupleView:
         value = self._values.get(columns)
         if value is None:  # several ask for it: who may want the row, and each that does
             found: list[bytes | None] = []
-            for place, form in self._views.values[columns]:
+            for place, canonical in self._views.values[columns]:
                 text = self._known(place)
-                found.append(text if text is None or form is None else form(text))
+                found.append(text if text is None or canonical is None else canonical(text))
             value = self._values[columns] = tuple(found)
         return value
 

@@ -20,7 +20,7 @@ class TransactionState:
             tuple.
         quarantined: Number of records for the error topic, by table and kind.
         touched: Counters of the topics of its records; some may be repeated or have no records.
-        followed: What it does to sets of sub-selects; None where there are none.
+        followed: Its effect on sets of sub-selects; None if no filter has one.
     """
 
     __slots__ = (

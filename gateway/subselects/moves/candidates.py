@@ -57,7 +57,7 @@ class Candidates:
 
         Args:
             view: The old or the new row.
-            changes: What its transaction has done to the sets.
+            changes: Changes of the sets by its transaction.
         """
         found = {*self.others, *self._moves.whole, *self._moves.unsettled_for(view)}
         for columns, by_set in self._selective.items():

@@ -11,7 +11,7 @@ __all__ = ["Decision", "Sending", "decide"]
 
 
 class Sending(Enum):
-    """What a subscription is sent.
+    """Record for a subscription.
 
     REPLACE is a ``d`` of the old key, if the key has changed, and a ``c`` that is no half of a key
     change: the subscriber has the new row afterwards, whatever it had.

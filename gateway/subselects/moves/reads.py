@@ -40,7 +40,7 @@ class MoveChunk:
     """Rows of a request, read under one snapshot.
 
     Attributes:
-        request: What was asked for.
+        request: Request that they answer.
         rows: Rows with all columns known.
         snapshot: Snapshot under which they were read.
         insert_lsn: The server's WAL insert position afterwards.

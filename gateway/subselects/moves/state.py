@@ -38,7 +38,7 @@ class Slice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MoveState:
-    """What is unsettled, and for which subscriptions.
+    """Unsettled slices and keys, with the subscriptions for which they are.
 
     Attributes:
         slices: Slices whose rows the subscriber may or may not have.

@@ -54,7 +54,7 @@ class TableMoves:
         formulas: Filter of each subscription.
         members: Returns the set of a sub-select, as of the position that was published last.
         view: Makes what filters see of a row; columns that decide are known in every row.
-        state: What was committed last.
+        state: State that was committed last.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ class MoveTransaction:
     Args:
         moves: Moves of the outer table.
         xid: The transaction.
-        changes: What it has done to the sets.
+        changes: Its changes of the sets.
     """
 
     def __init__(self, moves: TableMoves, xid: int, changes: Mapping[Subselect, SetChange]) -> None:

@@ -127,11 +127,11 @@ class ValueSet:
         """Apply a transaction.
 
         Args:
-            delta: What it did to the sub-select's table.
-            changes: What it did to other sets; those of nested sub-selects have been changed.
+            delta: Its changes of the sub-select's table, as entries.
+            changes: Its changes of other sets; those of nested sub-selects have been changed.
 
         Returns:
-            What it did to this set; None for nothing.
+            The change of this set; None for nothing.
 
         Raises:
             SetBrokenError: the set does not agree with the table.

@@ -15,7 +15,7 @@ from gateway.definitions.model import Column
 from gateway.envelope.canonical import KEY_FORMS
 from gateway.pgtypes.catalog import TYPES
 
-__all__ = ["canonical_form", "why_not_equal"]
+__all__ = ["canonical_text", "why_not_equal"]
 
 _FAMILIES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
@@ -36,7 +36,7 @@ A canonical text is a literal of its type as well, by which rows are looked for 
 _BY_OID: Final = MappingProxyType({TYPES[name][0]: found for name, found in _FAMILIES.items()})
 
 
-def canonical_form(column: Column) -> Callable[[bytes], bytes] | None:
+def canonical_text(column: Column) -> Callable[[bytes], bytes] | None:
     """Return the function from a value's text to its canonical text; None if it stays as it is."""
     found = _BY_OID.get(column.base_type_oid)
     return None if found is None else KEY_FORMS[found[1]]

@@ -32,6 +32,7 @@ CLEAN: Final = (
     "runtime",
     "sink",
     "source",
+    "subselects",
     "transactions",
     "pgsluice_client",
     "spark_consumer",
