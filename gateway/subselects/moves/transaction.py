@@ -2,7 +2,8 @@
 
 The sets have been changed by all of the transaction before its first change is judged: old rows
 count as of its beginning, new ones as of its end. A row that the transaction changes twice was sent
-by the second rule before, so that what the subscriber has of it is remembered until the end.
+by the second rule before, so that what the subscriber has of it is remembered until the end, if the
+transaction has changed a set at all.
 """
 
 from __future__ import annotations
@@ -81,10 +82,13 @@ class MoveTransaction:
         after = None if new is None else key_of(new)
         remembered = None if before is None else self._touched.get(before)
         left: dict[str, Truth] = {}
-        if before is not None:
-            self._touched[before] = {}  # who is not asked has it no more than before: not at all
-        if after is not None:
-            self._touched[after] = left
+        # Otherwise the sets are the same before and after, and say of a row that is changed twice
+        # what was decided about it: a transaction may have millions of rows.
+        if self._changes or self._is_truncated:
+            if before is not None:
+                self._touched[before] = {}  # who is not asked has it no more than before
+            if after is not None:
+                self._touched[after] = left
         return RowChange(self, old, new, before, after, remembered, left)
 
     def has(self, subscription: str, view: RowView) -> Truth:
