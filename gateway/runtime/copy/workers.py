@@ -23,8 +23,9 @@ from gateway.core.background import OnWait
 from gateway.core.errors import GatewayError, TransientError
 from gateway.core.lsn import Lsn
 from gateway.observe import event
+from gateway.runtime.copy.first_snapshot import FirstSnapshot
 from gateway.runtime.copy.jobs import CopyJob
-from gateway.runtime.wait_log import WaitNotice
+from gateway.runtime.copy.move_readers import MoveReaders
 from gateway.source.copy.chunk_reader import ChunkReader
 from gateway.source.copy.errors import (
     ConditionError,
@@ -39,7 +40,6 @@ _Entry = TypeVar("_Entry")
 
 _LOG: Final = logging.getLogger(__name__)
 _FIRST_CHUNK_ROWS: Final = 500
-_GATE_S: Final = 0.1
 _FLUSH_S: Final = 0.1
 _JOIN_S: Final = 5.0
 _AHEAD: Final = 2
@@ -60,6 +60,7 @@ class CopyWorkers:
 
     Attributes:
         altered: Whether a table has changed since the jobs were made.
+        moves: Readers of rows that move, which wake the loop as well.
     """
 
     def __init__(
@@ -81,7 +82,6 @@ class CopyWorkers:
         # The latest ones, for the loop may be held up: they see all that earlier ones see.
         self._snapshots: deque[Snapshot] = deque(maxlen=_SNAPSHOTS)
         self._given_up: deque[tuple[CopyJob, ConditionError | TableUnreadable]] = deque()
-        self._sure_from: int | None = None
         self._not_before = 0.0
         self._failure: Exception | None = None
         self._ended = False  # no thread is left that could note anything, and nothing is noted
@@ -89,9 +89,15 @@ class CopyWorkers:
         # Notified when a chunk is placed, a range's end is known, or a job is over.
         self._turn = threading.Condition()
         self._closed = threading.Event()
+        self._first_snapshot = FirstSnapshot(
+            "the copy waits for transactions that are still running", self._closed
+        )
         self._read_fd, self._write_fd = os.pipe()
         os.set_blocking(self._read_fd, False)
         os.set_blocking(self._write_fd, False)
+        self.moves = MoveReaders(
+            settings, open_reader=open_reader, wake=self._wake, retry_s=retry_s
+        )
         ranged = any(job.is_ranged for job in jobs)
         workers = settings.parallel if ranged else min(settings.parallel, len(jobs))
         self._threads = [
@@ -111,7 +117,8 @@ class CopyWorkers:
         self._notify()
         for thread in self._threads:
             thread.join(_JOIN_S)
-        if not any(thread.is_alive() for thread in self._threads):
+        self.moves.close()
+        if not (self.moves.is_alive or any(thread.is_alive() for thread in self._threads)):
             os.close(self._write_fd)
         os.close(self._read_fd)
 
@@ -124,7 +131,9 @@ class CopyWorkers:
     def awaited(self) -> Lsn | None:
         """Return the position of the chunk that can be placed first."""
         with self._turn:
-            return min((chunk.insert_lsn for _, chunk in self._chunks()), default=None)
+            chunk = min((chunk.insert_lsn for _, chunk in self._chunks()), default=None)
+        moved = self.moves.awaited()
+        return chunk if moved is None else moved if chunk is None else min(chunk, moved)
 
     def due(self, until: Lsn) -> tuple[CopyJob, Chunk] | None:
         """Return a chunk whose position has been reached; the caller places all or part of it."""
@@ -162,9 +171,9 @@ class CopyWorkers:
         Raises:
             Exception: the failure of a worker.
         """
-        if self._ended:
+        if self._ended and not self.moves.is_alive:
             return [], []  # asked for each transaction, and a read that finds nothing costs as much
-        alive = any(thread.is_alive() for thread in self._threads)
+        alive = self.moves.is_alive or any(thread.is_alive() for thread in self._threads)
         try:
             os.read(self._read_fd, 4096)
         except BlockingIOError:
@@ -206,7 +215,7 @@ class CopyWorkers:
             while not self._closed.is_set():
                 try:
                     reader = reader or self._open_reader(self._go_on)
-                    self._wait_until_sure(reader)
+                    self._first_snapshot.wait(reader, self._note_snapshot)
                     job = job or self._next_job()
                     if job is None:
                         return
@@ -297,27 +306,9 @@ class CopyWorkers:
             job.estimate, job.began_at, job.begun = estimate, time.monotonic(), True
             self._turn.notify_all()
 
-    def _wait_until_sure(self, reader: ChunkReader) -> None:
-        """Wait for the transactions that ran when the copy began; see `gateway.copy`."""
-        began, waiting = time.monotonic(), False
-        notice = WaitNotice(
-            "the copy waits for transactions that are still running", reader.awaited
-        )
-        while not self._closed.is_set():
-            snapshot = reader.snapshot()
-            with self._turn:
-                self._sure_from = self._sure_from or snapshot.xmax
-            self._snapshots.append(snapshot)
-            self._wake()
-            if snapshot.xmin >= self._sure_from:
-                if waiting:
-                    reader.wait_for(None)
-                return
-            if not waiting:
-                reader.wait_for(self._sure_from)
-                waiting = True
-            notice(time.monotonic() - began)
-            self._closed.wait(_GATE_S)
+    def _note_snapshot(self, snapshot: Snapshot) -> None:
+        self._snapshots.append(snapshot)
+        self._wake()
 
     def _copy(self, reader: ChunkReader, job: CopyJob, held: list[Claim]) -> None:
         """Read ranges until there are none left for this worker."""

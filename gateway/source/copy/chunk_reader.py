@@ -85,6 +85,8 @@ class ChunkSource:
         columns: Columns in their order; may be empty without a key.
         key: Key columns among them, in the table's order; empty if all rows are one chunk.
         where: Condition that the rows of a range fulfil, or empty.
+        slices: A further one, which is the gateway's own and runs no code of other roles
+            (`gateway.subselects.moves.conditions`), or empty.
         narrow: Filters, on `columns`, of which one is true for every row of a range that anybody
             wants; empty: all are wanted. Only with a key.
         by_key: Whether they read nothing but the key.
@@ -98,6 +100,7 @@ class ChunkSource:
     narrow: tuple[str, ...] = ()
     by_key: bool = True
     masked: bool = False
+    slices: str = ""
 
     def __post_init__(self) -> None:
         assert set(self.key) <= set(self.columns)
@@ -151,7 +154,7 @@ class ChunkReader(Closing):
         self.rows = 0
         self.bytes = 0
         self._spool_directory = spool_directory
-        self._keys: dict[ChunkSource, list[KeyColumn]] = {}
+        self._keys: dict[tuple[Table, tuple[str, ...]], list[KeyColumn]] = {}
         self._known_types: KnownTypes = {}
         self._looked_at: set[ChunkSource] = set()
         self._connection = connect(
@@ -321,7 +324,7 @@ class ChunkReader(Closing):
 
     def _beyond(self, source: ChunkSource, request: ChunkRequest) -> list[sql.Composable]:
         """Return the conditions of the rows that are still to be read."""
-        where = narrowing.condition(source.where)
+        where = narrowing.condition(source.where) + narrowing.condition(source.slices)
         if request.after is not None:
             where.append(compared(self._key_columns(source), ">", request.after))
         return where
@@ -365,11 +368,12 @@ class ChunkReader(Closing):
             yield lines
 
     def _key_columns(self, source: ChunkSource) -> list[KeyColumn]:
-        if source not in self._keys:
-            self._keys[source] = key_columns(
+        name = (source.table, source.key)
+        if name not in self._keys:
+            self._keys[name] = key_columns(
                 self._connection, source.table, source.key, self._known_types
             )
-        return self._keys[source]
+        return self._keys[name]
 
     def _refuse_foreign_code(self, source: ChunkSource) -> None:
         """Refuse a condition that would run code of other roles, whoever has written it."""

@@ -117,7 +117,7 @@ class Unsure(Large):
 
 
 def test_a_copier_that_is_not_asked_keeps_few_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.runtime.copy.workers._GATE_S", 0.0)
+    monkeypatch.setattr("gateway.runtime.copy.first_snapshot._GATE_S", 0.0)
     copier = copier_of(["(b = 0)"], Unsure)
     with copier:
         wait_until(lambda: Unsure.looks > 1_000, 60, "a thousand looks at the server")

@@ -1,0 +1,65 @@
+"""Wait for the first snapshot that sees everything that was published before this process began."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from gateway.copy import Snapshot
+from gateway.core.errors import GatewayError
+from gateway.runtime.wait_log import WaitNotice
+from gateway.source.copy.chunk_reader import ChunkReader
+
+__all__ = ["FirstSnapshot"]
+
+_GATE_S: Final = 0.1
+
+
+class FirstSnapshot:
+    """Shared by threads that read; `gateway.copy` says why they wait.
+
+    Args:
+        message: Constant text of the log line that says for whom they wait.
+        closed: Set when nobody waits any more.
+    """
+
+    def __init__(self, message: str, closed: threading.Event) -> None:
+        self._message = message
+        self._closed = closed
+        self._lock = threading.Lock()
+        self._sure_from: int | None = None
+
+    def wait(self, reader: ChunkReader, note: Callable[[Snapshot], None]) -> None:
+        """Wait until all transactions have ended that ran when the first thread asked.
+
+        Args:
+            reader: Connection of the thread.
+            note: Called with each snapshot that is taken meanwhile.
+
+        Raises:
+            TransientError: the connection is gone.
+        """
+        began, waiting = time.monotonic(), False
+        notice = WaitNotice(self._message, reader.awaited)
+        with self._lock:
+            if self._sure_from is None:
+                # A snapshot's xmax follows the last transaction that has ended: one that has its
+                # id and is still running may be that or later, unless a newer one ends first.
+                with contextlib.suppress(GatewayError):
+                    reader.flush()
+                self._sure_from = reader.snapshot().xmax
+        while not self._closed.is_set():
+            snapshot = reader.snapshot()
+            note(snapshot)
+            if snapshot.xmin >= self._sure_from:
+                if waiting:
+                    reader.wait_for(None)
+                return
+            if not waiting:
+                reader.wait_for(self._sure_from)
+                waiting = True
+            notice(time.monotonic() - began)
+            self._closed.wait(_GATE_S)
