@@ -6,6 +6,7 @@ The sink commits a watermark in the same Kafka transaction as the records before
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, NamedTuple, TypeAlias
 
@@ -154,6 +155,10 @@ class Refusal:
 
 StatePartKind: TypeAlias = Literal["set", "moves"]
 """Kind of a part of the state: values of a sub-select, or what moves in a table."""
+
+
+StateParts: TypeAlias = Mapping[StatePartKind, Mapping[str, bytes]]
+"""Values of the committed parts of the state, by kind and name."""
 
 
 class StatePart(NamedTuple):

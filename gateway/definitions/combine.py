@@ -31,6 +31,7 @@ from gateway.definitions.identity import find_identity_problems, identity_gap
 from gateway.definitions.masks import PlannedMasks
 from gateway.definitions.membership import Entry, Membership
 from gateway.definitions.model import (
+    ALL_OPERATIONS,
     Catalog,
     Definitions,
     Fault,
@@ -46,6 +47,7 @@ from gateway.definitions.model import (
     TableCopy,
     TableId,
 )
+from gateway.definitions.moving import inner_oids, why_not_followed
 from gateway.definitions.server import plan_server_publications
 from gateway.definitions.tables.listed import Listed
 
@@ -161,9 +163,10 @@ def make_plan(
             if table.kind == "p" and not table.leaves and entry is not None:
                 empty_roots[table.oid] |= entry.operations
     publishes, reduced = _without_identity(members, definitions, publishes)
+    read = sorted({oid for copy in copies for oid in inner_oids(copy.filters)})
     server_publications = plan_server_publications(
         members.tables,
-        publishes,
+        [*publishes, *(Publish("", oid, oid, ALL_OPERATIONS, {}, None) for oid in read)],
         empty_roots,
         wholes=_wholes(members, definitions),
         detachable=_detachable(members, definitions, publishes),
@@ -171,7 +174,7 @@ def make_plan(
         prefix=prefix,
     )
     oids = {oid for p in publishes for oid in (p.relation_oid, p.target_oid)}
-    oids |= {copy.target_oid for copy in copies} | empty_roots.keys()
+    oids |= {copy.target_oid for copy in copies} | empty_roots.keys() | set(read)
     family = {o for oid in oids for o in (*catalog.tables[oid].ancestors, *_leaves(catalog, oid))}
     return Plan(
         tables={oid: table for oid, table in catalog.tables.items() if oid in oids | family},
@@ -301,6 +304,51 @@ def _problems(
                 continue
             for _, error in find_identity_problems(members, publications, table, definitions.text):
                 yield subscription.name, entry.target.oid, error
+        if any(relation.formula for each in publications for relation in each.relations):
+            yield from _not_followed(members, definitions, subscription, refused, masks)
+
+
+def _not_followed(
+    members: Membership,
+    definitions: Definitions,
+    subscription: SubscriptionDefinition,
+    refused: Collection[int],
+    masks: PlannedMasks,
+) -> Iterator[tuple[str, int, DefinitionError]]:
+    """Yield the filters over other tables that cannot be followed for a subscription."""
+    publications = [members.publications[name] for name in subscription.publications]
+    published: dict[int, list[Publish]] = {}
+    for publish in _publishes(members, subscription, publications, refused, masks):
+        published.setdefault(publish.target_oid, []).append(publish)
+    for table in members.copied(publications):
+        clauses = [
+            clause
+            for publication in _listing(members, publications, table)
+            if (clause := members.clause(publication, table)) is not None
+        ]
+        moving = next((c for c in clauses if c.formula is not None), None)
+        if moving is None or table.oid in refused:
+            continue
+        copy = _copy(members, subscription, publications, table, masks)
+        publishes = published.get(table.oid, ())
+        filters = [copy.filters, *(f for each in publishes for f in each.filters.values())]
+        if not any(clause.formula for found in filters for clause in found):
+            continue  # another publication has all rows
+        why = why_not_followed(subscription, copy, publishes, members.tables)
+        if why is not None:
+            publication = members.publications[moving.publication]
+            relation = members.relation(publication, table.oid)
+            written = None if relation is None else relation.clause
+            yield (
+                subscription.name,
+                table.oid,
+                DefinitionError(
+                    f'row filter over other tables of {table} in publication "{publication.name}", '
+                    f'subscription "{subscription.name}": {why}',
+                    text=definitions.text,
+                    position=None if written is None else written.where_position,
+                ),
+            )
 
 
 def _wholes(members: Membership, definitions: Definitions) -> set[int]:
@@ -389,10 +437,10 @@ def _any_of(
 ) -> tuple[FilterClause, ...]:
     clauses: dict[str, FilterClause] = {}
     for publication in publications:
-        where = members.where(publication, target)
-        if where is None:
+        clause = members.clause(publication, target)
+        if clause is None:
             return ()
-        clauses.setdefault(where, FilterClause(publication.name, target.oid, where))
+        clauses.setdefault(clause.text, clause)
     return tuple(clauses.values())
 
 

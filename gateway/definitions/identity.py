@@ -143,8 +143,8 @@ def _filter_misses_identity(members: Membership, publication: Publication, table
     if publication.all_tables or table.replica_identity is ReplicaIdentity.FULL:
         return False
     relation = members.relation(publication, _published_as(members, publication, table).oid)
-    if relation is None or relation.where is None:
-        return False
+    if relation is None or relation.where is None or relation.formula is not None:
+        return False  # one that reads other tables is checked where it is resolved
     return not column_names(relation.where) <= set(table.identity)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gateway.definitions.model import (
     Catalog,
+    FilterClause,
     Operation,
     Publication,
     PublishedRelation,
@@ -119,7 +120,7 @@ class Membership:
             return None
         return Entry(self.tables[target], frozenset(operations), tuple(applicable))
 
-    def where(self, publication: Publication, target: Table) -> str | None:
+    def clause(self, publication: Publication, target: Table) -> FilterClause | None:
         """Return the filter that applies to `target`; FOR ALL TABLES and IN SCHEMA have none.
 
         Source: pgoutput_row_filter_init in pgoutput.c, pg_get_publication_tables in
@@ -128,7 +129,9 @@ class Membership:
         if publication.all_tables or target.schema in publication.schemas:
             return None
         relation = self.relation(publication, target.oid)
-        return None if relation is None else relation.where
+        if relation is None or relation.where is None:
+            return None
+        return FilterClause(publication.name, target.oid, relation.where, relation.formula)
 
     def columns(self, publication: Publication, target: Table) -> tuple[str, ...] | None:
         """Return the column list that applies to `target`, or None.

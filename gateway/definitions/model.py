@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
 from gateway.core.errors import DefinitionError
+from gateway.core.formula import Formula
 from gateway.core.identifiers import one_line, quote_identifier
 from gateway.core.watermark import HeldCause
 from gateway.pgoutput.messages import ReplicaIdentity
@@ -259,14 +260,15 @@ class PublishedRelation:
     """Table of a publication, with resolved names.
 
     `where` is the filter as the server prints it, with every cast explicit; it and `columns` are
-    None if the publication has none. Inheritance children of a FOR TABLE without ONLY have entries
-    of their own, partitions do not.
+    None if the publication has none. `formula` is the filter if it reads other tables. Inheritance
+    children of a FOR TABLE without ONLY have entries of their own, partitions do not.
     """
 
     table_oid: int
     where: str | None
     columns: tuple[str, ...] | None
     clause: TableClause | None
+    formula: Formula | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,11 +322,18 @@ class Catalog:
 
 @dataclass(frozen=True, slots=True)
 class FilterClause:
-    """Row filter in force; `text` is the server's own rendering, on columns of `table_oid`."""
+    """Row filter in force, on columns of `table_oid`.
+
+    Attributes:
+        text: The server's own rendering; of a filter over other tables, SQL with all its parts in
+            that rendering and names of tables qualified.
+        formula: The filter if it reads other tables.
+    """
 
     publication: str
     table_oid: int
     text: str
+    formula: Formula | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from gateway.definitions.model import (
     ServerPublication,
     Table,
 )
-from gateway.definitions.sql.expression import column_names
+from gateway.definitions.moving import read_columns
 from gateway.pgoutput.messages import ReplicaIdentity
 
 __all__ = ["SUFFIXES", "plan_server_publications"]
@@ -183,8 +183,8 @@ def _needs_generated(tables: Mapping[int, Table], publishes: Iterable[Publish]) 
             continue
         if publish.columns is not None and not stored.isdisjoint(publish.columns):
             return True
-        filters = {clause.text for clauses in publish.filters.values() for clause in clauses}
-        if any(not stored.isdisjoint(column_names(text)) for text in filters):
+        filters = {clause for clauses in publish.filters.values() for clause in clauses}
+        if any(not stored.isdisjoint(read_columns(clause)) for clause in filters):
             return True
         identified = not publish.operations.isdisjoint(IDENTIFYING)
         full = table.replica_identity is ReplicaIdentity.FULL

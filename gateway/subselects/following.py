@@ -11,7 +11,7 @@ subscription with a set that is not built is one whose table has to be copied ag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -61,6 +61,7 @@ class Following:
         select: Returns the selection of a plain filter on the table with an OID; None for any row.
         parts: Parts of the state that were committed last.
         make: Makes stores of sets.
+        broken: OIDs of inner tables whose sets are built again, whatever `parts` has.
         most: Number of entries of a leaf.
 
     Attributes:
@@ -76,6 +77,7 @@ class Following:
         parts: Mapping[StatePartKind, Mapping[str, bytes]],
         *,
         make: MakeEntries = in_memory,
+        broken: Collection[int] = (),
         most: int = MOST,
     ) -> None:
         tables = list(outer)
@@ -83,7 +85,7 @@ class Following:
         self.sets = SetNetwork((f for table in tables for f in table.formulas.values()), make)
         self._stored = {each.subselect: StoredSet(each, most=most) for each in self.sets}
         self._builders: dict[Subselect, SetBuilder] = {}
-        self._removals = self._read_sets(parts.get("set", {}))
+        self._removals = self._read_sets(parts.get("set", {}), broken)
         self.sets.recount()
         self._index = MemberIndex(self.sets, make)
         self._index.recount()
@@ -103,7 +105,7 @@ class Following:
         for table in tables:
             self._read_moves(table, found[f"{table.oid}"])
 
-    def _read_sets(self, records: Mapping[str, bytes]) -> list[StatePart]:
+    def _read_sets(self, records: Mapping[str, bytes], broken: Collection[int]) -> list[StatePart]:
         """Read the sets back; return the removal of records that no filter needs any more."""
         known = {each.name: each for each in self._stored.values()}
         by_set: dict[str, dict[str, bytes]] = {name: {} for name in known}
@@ -114,7 +116,12 @@ class Following:
             if (stored := known.get(set_name)) is None:
                 removals += [StatePart("set", *record) for record in removed(set_name, found)]
                 continue
-            if (why := stored.read_back(found)) is not None:
+            why = (
+                "it does not agree with its table"
+                if stored.target.subselect.table_oid in broken
+                else stored.read_back(found)
+            )
+            if why is not None:
                 if found:
                     self.faults.append(f"set {set_name}: {why}")
                     removals += [StatePart("set", *record) for record in removed(set_name, found)]
@@ -159,8 +166,35 @@ class Following:
         target = self.sets[subselect]
         entries = (entry for row in rows if (entry := target.reduction.entry(row)) is not None)
         self._builders.pop(subselect).place(snapshot, entries)
-        self._stored[subselect].note_built()
-        self._index.recount_sets(self.sets.recount_from(subselect))
+        self._finish([subselect])
+
+    def place_table(
+        self, oid: int, snapshot: Snapshot, rows: Iterable[RowView], *, step: int = 10_000
+    ) -> Iterator[None]:
+        """Place a read of a table for all its sets that are not built; see `place_set`.
+
+        Yields:
+            Now and then; nothing else may happen to the sets until it is exhausted.
+        """
+        found = [each for each in self._builders if each.table_oid == oid]
+        waiting = {each: self._builders[each].begin(snapshot) for each in found}
+        for number, row in enumerate(rows, 1):
+            for target in self.sets_of(oid, row):
+                count = waiting.get(target.subselect)
+                if count is not None and (entry := target.reduction.entry(row)) is not None:
+                    count(entry)
+            if number % step == 0:
+                yield
+        for subselect in found:
+            self._builders.pop(subselect).finish()
+        self._finish(found)
+
+    def _finish(self, subselects: Iterable[Subselect]) -> None:
+        for subselect in subselects:
+            self._stored[subselect].note_built()
+        # Nested sets come first, and those around them are found with them.
+        for subselect in subselects:
+            self._index.recount_sets(self.sets.recount_from(subselect))
 
     # The stream
 

@@ -96,6 +96,8 @@ def describe(plan: Plan, copy: TableCopy, before: str = "") -> str:
         "shape": write_shape(table.shape),
         "publishes": _alike(publishes),
     }
+    if any(clause.formula for clause in copy.filters):
+        description["moving"] = True
     if unread := unread_relations(plan, table, publishes, before):
         description["unread"] = unread
     if envelope.format != "pgsluice":
@@ -155,7 +157,7 @@ def _alike(publishes: Iterable[Publish]) -> list[dict[str, Any]]:
         item: dict[str, Any] = {
             "operations": sorted(operation.value for operation in publish.operations),
             "filters": {
-                operation.value: [(clause.publication, clause.text) for clause in clauses]
+                operation.value: [(clause.publication, _stored(clause)) for clause in clauses]
                 for operation, clauses in publish.filters.items()
             },
             "columns": publish.columns,
@@ -168,6 +170,11 @@ def _alike(publishes: Iterable[Publish]) -> list[dict[str, Any]]:
         same = items.setdefault(json.dumps(item), item | {"relations": []})
         same["relations"].append(publish.relation_oid)
     return list(items.values())
+
+
+def _stored(clause: FilterClause) -> str:
+    """Return the text of a clause; none that reads other tables comes back, see `recall`."""
+    return clause.text if clause.formula is None else "false"
 
 
 def _relations(item: Mapping[str, Any]) -> list[int]:
@@ -418,8 +425,8 @@ def recall(
         ) not in copied
         if not state.taken or replaced or state.subscription not in subscriptions:
             continue
-        if state.state == "held":
-            continue  # its description has masks only
+        if state.state == "held" or _is_moving(state):
+            continue  # its description has masks only, or lacks what its filters are
         table, found = _read(state)
         retired = [
             p
@@ -494,6 +501,11 @@ def texts_of(state: CopyState) -> tuple[list[str], list[str]]:
     }
     collations = {str(c.collation.name) for c in table.columns if c.collation is not None}
     return sorted(filters), sorted(collations)
+
+
+def _is_moving(state: CopyState) -> bool:
+    """Whether a table's filters read other tables: they are those of the plan, or none."""
+    return bool(state.taken) and bool(json.loads(state.taken).get("moving"))
 
 
 def _read(state: CopyState) -> tuple[Table, list[Publish]]:

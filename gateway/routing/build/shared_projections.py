@@ -66,6 +66,9 @@ class SharedProjections:
             for operation in passes
             if (lookup := filters.lookup(publish.filters[operation], names)) is not None
         }
+        moves = (publish.subscription, publish.target_oid) in (self._builder.moving or ())
+        clauses = (clause for found in publish.filters.values() for clause in found)
+        assert moves or not any(clause.formula for clause in clauses), "its sets are not known"
         targets.append(
             self._builder.target(
                 publish.subscription,
@@ -75,7 +78,7 @@ class SharedProjections:
                 passes,
                 selections,
                 publish.filters,
-                moves=(publish.subscription, publish.target_oid) in (self._builder.moving or ()),
+                moves=moves,
             )
         )
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from gateway.definitions.model import FilterClause, Operation, Publish, Table
+from gateway.definitions.moving import read_columns
 from gateway.routing.row.targets import Lookup, Passes
 from gateway.rowfilter import (
     AskedColumn,
@@ -24,6 +25,7 @@ from gateway.rowfilter.expr import can_raise
 __all__ = ["Asking", "Filters"]
 
 _TEXT: Final = 25
+_EVERY_ROW: Final = compile_filter("true", ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,9 @@ class Filters:
         Raises:
             FilterError: neither the gateway nor the server can evaluate it.
         """
+        if clause.formula is not None:
+            # Its targets are `gateway.routing.row.moving_route`'s: only what it reads is asked for.
+            return replace(_EVERY_ROW, text=clause.text, columns=read_columns(clause))
         if clause not in self._compiled:
             table = self._tables[clause.table_oid]
             source = FilterSource(str(table), clause.publication)

@@ -43,6 +43,7 @@ from gateway.definitions.model import (
     Publish,
     Table,
 )
+from gateway.definitions.moving import inner_oids
 from gateway.rowfilter.evaluation.compile import compile_filter
 from gateway.rowfilter.expr import Expr, Or, can_raise
 
@@ -91,11 +92,14 @@ def pushed(plan: Plan, definitions: Definitions) -> dict[int, tuple[str, ...] | 
     The union is in the order of the definitions, each filter once.
     """
     alterable = alterable_relations(definitions, plan.publishes)
+    read = {oid for copy in plan.copies for oid in inner_oids(copy.filters)}
     by_relation: dict[int, list[Publish]] = {}
     for publish in plan.publishes:
         by_relation.setdefault(publish.relation_oid, []).append(publish)
     return {
-        oid: _union(plan, plan.tables[oid], publishes, alterable)
+        oid: "a filter over other tables reads all its rows"
+        if oid in read
+        else _union(plan, plan.tables[oid], publishes, alterable)
         for oid, publishes in by_relation.items()
         if any(clauses for publish in publishes for clauses in publish.filters.values())
     }
@@ -117,6 +121,8 @@ def _union(
         if name not in copied:
             return f"subscription {name} does not copy it"
         clauses = publish.filters[Operation.INSERT]
+        if any(clause.formula for clause in clauses):
+            return f"subscription {name} has a filter over other tables"
         texts = _texts(clauses)
         if not texts:
             return f"subscription {name} receives all its rows"

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Self
 
 from gateway.config import CopyTable
-from gateway.copy import Chunk, Progress
+from gateway.copy import Chunk, Progress, row_of
 from gateway.core.background import OnWait
 from gateway.core.failpoints import fail_point
 from gateway.core.lsn import Lsn, format_lsn
@@ -30,10 +30,12 @@ from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import encode_copy
 from gateway.observe import Counters, event, report_quarantined
 from gateway.routing import RoutingSettings
+from gateway.routing.build.followed_tables import FollowedTables, InnerTable
 from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.routing.ports import Evaluator
 from gateway.routing.row.transaction_state import TransactionState
 from gateway.runtime.copy.jobs import CopyJob, CopyReport, CopyStanding, make_jobs
+from gateway.runtime.copy.set_reads import SetReads
 from gateway.runtime.copy.states import CopyStates
 from gateway.runtime.copy.workers import CopyWorkers
 from gateway.runtime.ports import Placement
@@ -44,6 +46,10 @@ __all__ = ["TableCopier"]
 
 _LOG: Final = logging.getLogger(__name__)
 _REPORT_S: Final = 5.0
+_ANY_ROW: Final = (
+    "any of its rows may have entered or left: a set that its filter reads was emptied or built "
+    "again, or too many values have changed"
+)
 _ALTERED: Final = "a table was altered; it is copied again when it can be published"
 
 
@@ -58,6 +64,7 @@ class TableCopier:
         open_reader: Opens a connection for a worker; its argument is called during waits.
         evaluator: Evaluator of the filters that are left to the server; only for copies.
         report: Called by the loop, at intervals.
+        followed: Tables whose filters read other tables, and what they need.
         retry_s: Pause of a worker before it retries.
 
     Attributes:
@@ -76,6 +83,7 @@ class TableCopier:
         open_reader: Callable[[OnWait], ChunkReader],
         evaluator: Evaluator | None,
         report: CopyReport,
+        followed: FollowedTables | None = None,
         retry_s: float = 1.0,
     ) -> None:
         self._plan = plan
@@ -88,6 +96,16 @@ class TableCopier:
         self._jobs = list(make_jobs(plan, self._states, routes))
         self._open = self._jobs[::-1]  # the last one is nearly always the next that ends
         self._workers = CopyWorkers(self._jobs, settings, open_reader=open_reader, retry_s=retry_s)
+        self._followed = followed
+        self._sets: SetReads | None = None
+        if followed is not None and followed.following.unbuilt:
+            unbuilt = {each.table_oid for each in followed.following.unbuilt}
+            self._sets = SetReads(
+                [followed.inner[oid] for oid in sorted(unbuilt)],
+                open_reader=open_reader,
+                wake=self._workers.wake,
+                retry_s=retry_s,
+            )
         self._placing = False
         self._altered = False
         self.faults: dict[TableId, Fault] = {}
@@ -96,11 +114,15 @@ class TableCopier:
         if not self._jobs and not self._routes.addresses.refused:
             event(_LOG, logging.INFO, "all tables are copied")
         self._workers.start()
+        if self._sets is not None:
+            self._sets.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         for job in self._jobs:
             self._routes.unwatch(job.route, job.copy)
+        if self._sets is not None:
+            self._sets.close()
         self._workers.close()
 
     def merging(self) -> dict[str, int]:
@@ -125,16 +147,18 @@ class TableCopier:
         """See `gateway.runtime.ports.Copier`."""
         while self._open and self._open[-1].over:
             self._open.pop()
-        return bool(self._open)
+        return bool(self._open) or self._is_building
 
     @property
     def altered(self) -> bool:
         """See `gateway.runtime.ports.Copier`."""
-        return self._altered or self._workers.altered or self._routes.copy_invalidated
+        altered = self._altered or self._workers.altered or self._routes.copy_invalidated
+        return altered or (self._sets is not None and self._sets.altered)
 
     def awaited(self) -> Lsn | None:
         """See `gateway.runtime.ports.Copier`."""
-        return self._workers.awaited()
+        awaited = [self._workers.awaited(), None if self._sets is None else self._sets.awaited()]
+        return min((lsn for lsn in awaited if lsn is not None), default=None)
 
     def states(self) -> tuple[CopyState, ...]:
         """See `gateway.runtime.ports.Copier`."""
@@ -142,6 +166,8 @@ class TableCopier:
             for job in self._jobs:
                 if not job.over and job.copy.started:
                     self._set_progress(job)
+        if self._followed is not None and not self._placing:
+            self._hold_whole(self._followed)
         for copy in self._plan.copies if self._routes.held.reasons else ():
             because = self._routes.held.reasons.get((copy.subscription, copy.target_oid))
             if because is not None:
@@ -157,7 +183,11 @@ class TableCopier:
         self._pop_notes()  # also when all is copied: a note that stays would keep the loop awake
         if not self.unfinished:
             return None
-        if (due := self._workers.due(until)) is None:
+        if self._sets is not None and (read := self._sets.due(until)) is not None:
+            inner, chunk = read
+            lsn = max(last, chunk.insert_lsn)
+            return Placement(lsn, self._build(inner, chunk, lsn))
+        if (due := self._workers.due(until, self._may_place)) is None:
             return None
         job, chunk = due
         if job.copy.lacks_rewrite(chunk):
@@ -177,6 +207,52 @@ class TableCopier:
             self._give_up(job, error)
         for snapshot in snapshots[-1:]:
             self._workers.forget(snapshot)
+        if self._followed is not None and self._sets is not None:
+            if (seen := self._sets.pop_snapshot()) is not None:
+                self._followed.following.forget(seen)
+            while self._sets.unreadable:
+                inner, because = self._sets.unreadable.pop()
+                why = f"{inner.table}, which its filter reads, cannot be read: {because}"
+                for copy in self._followed.outer_of(inner.table.oid):
+                    self.faults[copy.subscription, copy.target_oid] = Fault(why)
+                self._altered = True
+
+    @property
+    def _is_building(self) -> bool:
+        """Whether sets of sub-selects are still to be built."""
+        return self._followed is not None and bool(self._followed.following.unbuilt)
+
+    def _may_place(self, job: CopyJob) -> bool:
+        """Whether the sets are there by which the rows of a job are chosen."""
+        followed = self._followed
+        return followed is None or all(map(followed.is_ready, job.copies))
+
+    def _build(self, inner: InnerTable, chunk: Chunk, lsn: Lsn) -> Iterator[list[Record]]:
+        """Build the sets of a table, in pieces without records."""
+        assert self._followed is not None and self._sets is not None
+        views = (inner.views.of(row_of(row)) for row in chunk.rows)
+        for _ in self._followed.following.place_table(inner.table.oid, chunk.snapshot, views):
+            yield []
+        self._sets.placed()
+        event(
+            _LOG,
+            logging.INFO,
+            "sets of sub-selects built",
+            relation=inner.table,
+            sets=len(inner.subselects),
+            lsn=format_lsn(lsn),
+        )
+
+    def _hold_whole(self, followed: FollowedTables) -> None:
+        """Copy the tables again of which nobody knows what subscribers have."""
+        for rows in followed.outer.values():
+            whole = followed.following.moves[rows.table.oid].whole
+            for copy in rows.copies if whole else ():
+                state = self._states.of(copy)
+                is_new = state.state == "pending" and not state.progress.started
+                if copy.subscription in whole and not is_new:
+                    table_id = (copy.subscription, copy.target_oid)
+                    self._routes.held.hold({table_id: _ANY_ROW})
 
     def _publish(
         self, job: CopyJob, chunk: Chunk, lsn: Lsn, *, whole: bool
@@ -184,6 +260,9 @@ class TableCopier:
         """Yield the records of a chunk; `whole` unless a rest of it follows."""
         self._placing = True
         if not job.copy.started and not job.part:
+            if self._followed is not None:
+                for copy in job.copies:
+                    self._followed.begin_copy(copy)
             yield self._mark(job, lsn, state="copying", asked=None, published=0)
             yield job.route.begin(lsn, self._transaction(lsn, "first"))
         transaction = self._transaction(lsn, "true")

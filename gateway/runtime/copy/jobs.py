@@ -134,6 +134,8 @@ def _narrow(
     if not key or not all(copy.filters for copy in copies):
         return (), True
     clauses = {clause for copy in copies for clause in copy.filters}
+    if any(clause.formula for clause in clauses):
+        return (), True  # the sets are those of the place of a chunk, not of its snapshot
     reads = {name for clause in clauses for name in filters.of(clause).columns}
     return tuple(sorted({clause.text for clause in clauses})), reads.issubset(key)
 

@@ -96,7 +96,7 @@ class CopyWorkers:
         os.set_blocking(self._read_fd, False)
         os.set_blocking(self._write_fd, False)
         self.moves = MoveReaders(
-            settings, open_reader=open_reader, wake=self._wake, retry_s=retry_s
+            settings, open_reader=open_reader, wake=self.wake, retry_s=retry_s
         )
         ranged = any(job.is_ranged for job in jobs)
         workers = settings.parallel if ranged else min(settings.parallel, len(jobs))
@@ -135,10 +135,14 @@ class CopyWorkers:
         moved = self.moves.awaited()
         return chunk if moved is None else moved if chunk is None else min(chunk, moved)
 
-    def due(self, until: Lsn) -> tuple[CopyJob, Chunk] | None:
+    def due(
+        self, until: Lsn, may_place: Callable[[CopyJob], bool] = lambda job: True
+    ) -> tuple[CopyJob, Chunk] | None:
         """Return a chunk whose position has been reached; the caller places all or part of it."""
         with self._turn:
-            return next((e for e in self._chunks() if e[1].insert_lsn <= until), None)
+            return next(
+                (e for e in self._chunks() if e[1].insert_lsn <= until and may_place(e[0])), None
+            )
 
     def keep_rest(self, job: CopyJob, rest: Chunk) -> None:
         """Replace a chunk that is due by its rest."""
@@ -231,25 +235,25 @@ class CopyWorkers:
                         continue
                     if self._abandon(job, held):
                         self._given_up.append((job, error))
-                        self._wake()
+                        self.wake()
                     job = None
                 except TableUnreadable as error:
                     assert job is not None
                     if self._abandon(job, held):
                         self._given_up.append((job, error))
-                        self._wake()
+                        self.wake()
                     job = None
                 except TableGone as error:
                     assert job is not None
                     if self._abandon(job, held):
                         event(_LOG, logging.ERROR, "table not copied", because=error.message)
                         self.end(job)
-                        self._wake()
+                        self.wake()
                     job = None
                 except TableChanged as error:
                     event(_LOG, logging.WARNING, "starting again", because=error.message)
                     self.altered = True
-                    self._wake()
+                    self.wake()
                     return
                 except TransientError as error:
                     if self._closed.is_set():
@@ -261,7 +265,7 @@ class CopyWorkers:
                     self._closed.wait(self._retry_s)
         except Exception as error:  # handed to the loop, which raises it
             self._failure = error
-            self._wake()
+            self.wake()
         finally:
             if reader is not None:
                 reader.close()
@@ -308,7 +312,7 @@ class CopyWorkers:
 
     def _note_snapshot(self, snapshot: Snapshot) -> None:
         self._snapshots.append(snapshot)
-        self._wake()
+        self.wake()
 
     def _copy(self, reader: ChunkReader, job: CopyJob, held: list[Claim]) -> None:
         """Read ranges until there are none left for this worker."""
@@ -338,7 +342,7 @@ class CopyWorkers:
                 if self._settings.rows_per_second:
                     self._not_before += reader.rows / self._settings.rows_per_second
                 self._turn.notify_all()
-            self._wake()
+            self.wake()
             self._closed.wait(max(0.0, self._not_before - time.monotonic()))
 
     def _read(self, reader: ChunkReader, job: CopyJob, claim: Claim, rows: int) -> Chunk:
@@ -408,7 +412,8 @@ class CopyWorkers:
         with self._turn:
             self._turn.notify_all()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Let `fileno` be readable; of any thread."""
         # Full: it is awake. Closed: this worker took too long to end, and nobody is left to wake.
         with contextlib.suppress(BlockingIOError, BrokenPipeError):
             os.write(self._write_fd, b"\0")

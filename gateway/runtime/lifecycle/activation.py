@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
 import psycopg
@@ -14,7 +15,7 @@ from gateway.core.errors import TransientError
 from gateway.core.failpoints import fail_point
 from gateway.core.lsn import format_lsn
 from gateway.core.records import Batch, Cut, Record
-from gateway.core.watermark import CopyRequest, CopyState, Watermark
+from gateway.core.watermark import CopyRequest, CopyState, StatePart, StatePartKind, Watermark
 from gateway.definitions import requests
 from gateway.definitions.changes import copy_states, ended_states
 from gateway.definitions.model import Plan
@@ -37,11 +38,13 @@ def begin(
     routes: RelationRoutes,
     sink: Sink,
     stopping: Callable[[], bool],
+    parts: Mapping[StatePartKind, Iterable[str]] = MappingProxyType({}),
 ) -> Watermark:
     """Commit the first watermark of a new slot: all tables of `plan` are pending.
 
     COPY markers say so before any PROGRESS has a position: a consumer's tables are incomplete
-    then, however far the stream is.
+    then, however far the stream is. `parts`: kinds and names of parts of the state of an earlier
+    slot, which are removed.
 
     Raises:
         TransientError: an edge failed, or `stopping` is true.
@@ -52,7 +55,8 @@ def begin(
     records = _pending(first, routes)
     everyone = [subscription.name for subscription in plan.subscriptions]
     cut = Cut(first.end_lsn, routes.addresses.feeds, None, everyone)
-    _commit(sink, Batch(records, first, cut), stopping)
+    removed = [StatePart(kind, name, None) for kind, names in parts.items() for name in names]
+    _commit(sink, Batch(records, first, cut, parts=tuple(removed)), stopping)
     fail_point("copy.begun")
     return first
 

@@ -32,7 +32,7 @@ import psycopg
 from gateway.core.errors import TransientError
 from gateway.core.failpoints import fail_point
 from gateway.core.lsn import ZERO_LSN, Lsn
-from gateway.core.watermark import CopyRequest, Watermark
+from gateway.core.watermark import CopyRequest, StateParts, Watermark
 from gateway.definitions.model import Definitions
 from gateway.definitions.tables.unread import with_unread
 from gateway.observe import event
@@ -111,10 +111,11 @@ class Attempt:
                 begun = self._begin(slot, receiver, sink)
             if begun is None:
                 return Outcome.START_AGAIN
-            slot, going_on, accepted = begun
+            slot, going_on, accepted, parts = begun
             streaming = Streaming(
-                self._process, self._carried, slot, receiver, sink, going_on, accepted
+                self._process, self._carried, slot, receiver, sink, going_on, accepted, parts
             )
+            stack.callback(streaming.close)
             self.streaming_since = time.monotonic()
             return streaming.run()
 
@@ -181,11 +182,12 @@ class Attempt:
 
     def _begin(
         self, slot: SlotStart, receiver: Receiver, sink: TransactionalSink
-    ) -> tuple[SlotStart, GoOn, tuple[CopyRequest, ...]] | None:
+    ) -> tuple[SlotStart, GoOn, tuple[CopyRequest, ...], StateParts] | None:
         """Fence a predecessor, decide by its progress, and commit that; None to start again.
 
         Returns:
-            The slot with its final setup, where to go on, and the accepted requests.
+            The slot with its final setup, where to go on, the accepted requests, and the parts of
+            the state of sub-selects, none for a new slot.
         """
         process, carried, connection = self._process, self._carried, slot.outside.connection
         recovered = sink.open(OPEN_TIMEOUT_S, stopping=process.stopping)
@@ -221,7 +223,8 @@ class Attempt:
         )
         # It is committed with the next position; the registry has them all by now, or had them.
         watermark = replace(watermark, schemas=setup.schemas)
-        return slot, replace(going_on, watermark=watermark), asked
+        parts = {} if going_on.confirmed_lsn is None else recovered.parts
+        return slot, replace(going_on, watermark=watermark), asked, parts
 
     def _decide(
         self,
@@ -265,7 +268,8 @@ class Attempt:
         facts = slot.facts_while_held(recovered)
         if slot.made_at is not None and _is_new(facts, slot.made_at):
             first = Watermark(slot.made_at, setup.facts.timeline, fingerprint, ())
-            return GoOn(begin(setup.plan, first, routes, sink, self._process.stopping))
+            stopping, parts = self._process.stopping, recovered.parts
+            return GoOn(begin(setup.plan, first, routes, sink, stopping, parts))
         decision = decide(facts)
         if not isinstance(decision, GoOn):
             assert isinstance(decision, StartOver), "the slot is held, so it exists"

@@ -69,6 +69,7 @@ class Carried:
             also when another gateway has put others into force.
         faults: Faults of tables that a copy could not read; they are held until other definitions
             come into force.
+        broken_sets: OIDs of tables of sub-selects whose sets are built again.
     """
 
     was_down: bool = True
@@ -78,3 +79,9 @@ class Carried:
     warned: frozenset[str] = frozenset()
     definitions: Definitions | None = None
     faults: Mapping[TableId, Fault] = field(default_factory=dict)
+    broken_sets: frozenset[int] = frozenset()
+
+    def pop_broken_sets(self) -> frozenset[int]:
+        """Return the tables whose sets are built again, once."""
+        found, self.broken_sets = self.broken_sets, frozenset()
+        return found

@@ -14,12 +14,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from typing import Final
 
-from gateway.core.errors import FatalError
+from gateway.core.errors import FatalError, TransientError
 from gateway.core.lsn import ZERO_LSN, format_lsn
-from gateway.core.watermark import CopyRequest, CopyState
+from gateway.core.watermark import CopyRequest, CopyState, StateParts
 from gateway.definitions.requests import new_partitions, released
 from gateway.observe import event
 from gateway.routing import Router
+from gateway.routing.build.followed_tables import FollowedTables, InnerTableChangedError
 from gateway.routing.row.native import why_interpreted
 from gateway.runtime.copy.coordinator import TableCopier
 from gateway.runtime.copy.merging import warn_of_merging
@@ -32,9 +33,11 @@ from gateway.runtime.loop.pipeline import Outcome, Pipeline
 from gateway.runtime.loop.receiver import Receiver
 from gateway.runtime.planning.plan import PlanReader
 from gateway.runtime.planning.reload import PreparedDefinitions, Reloader
+from gateway.runtime.planning.set_stores import set_store
 from gateway.sink.delivery.batches import why_one_by_one
 from gateway.sink.delivery.sink import TransactionalSink
 from gateway.source.copy.chunk_reader import ChunkReader
+from gateway.subselects.sets.value_set import SetBrokenError
 from gateway.transactions import Assembler
 
 __all__ = ["Streaming"]
@@ -54,6 +57,7 @@ class Streaming:
         slot: The slot, with the setup of the attempt.
         going_on: Committed watermark, and the LSN at which the stream begins.
         accepted: Requests that have been accepted.
+        parts: Committed parts of the state of sub-selects.
     """
 
     def __init__(
@@ -65,6 +69,7 @@ class Streaming:
         sink: TransactionalSink,
         going_on: GoOn,
         accepted: Sequence[CopyRequest],
+        parts: StateParts,
     ) -> None:
         settings, setup, outside = slot.settings, slot.setup, slot.outside
         self._process = process
@@ -83,10 +88,23 @@ class Streaming:
             reports_ddl=setup.reports_ddl,
             since=going_on.confirmed_lsn or ZERO_LSN,
         )
-        self._routes = outside.routes(
-            setup.plan, setup.routing, reader=self._reader, ask_server=carried.ask_server
+        followed = FollowedTables(
+            setup.plan, parts, make=set_store(settings), broken=carried.pop_broken_sets()
         )
-        router = Router(self._routes, setup.routing, answering=receiver.answering)
+        self._followed = followed if followed.outer else None
+        self._routes = outside.routes(
+            setup.plan,
+            setup.routing,
+            reader=self._reader,
+            ask_server=carried.ask_server,
+            moving=None if self._followed is None else followed.moving,
+        )
+        router = Router(
+            self._routes,
+            setup.routing,
+            inner=None if self._followed is None else followed.changes,
+            answering=receiver.answering,
+        )
         self._assembler = Assembler(
             version=setup.protocol.version,
             parallel_streaming=setup.protocol.streaming == "parallel",
@@ -107,8 +125,14 @@ class Streaming:
             confirmed_lsn=going_on.confirmed_lsn,
             stopping=process.stopping,
             time_is_up=process.time_is_up,
+            parts=followed.following.pop_parts,
             on_batch=process.on_batch,
         )
+
+    def close(self) -> None:
+        """Give the files of sets back."""
+        if self._followed is not None:
+            self._followed.following.close()
 
     def run(self) -> Outcome:
         """Stream; return why it ended.
@@ -123,9 +147,13 @@ class Streaming:
         self._carried.definitions, self._carried.lost = self._slot.setup.definitions, frozenset()
         self._announce()
         self._slot.outside.registry.send_later()
-        with closing(self._assembler):
-            while (outcome := self._run()) is None:
-                pass
+        try:
+            with closing(self._assembler):
+                while (outcome := self._run()) is None:
+                    pass
+        except (SetBrokenError, InnerTableChangedError) as error:
+            self._carried.broken_sets |= {error.table_oid}
+            raise TransientError(error.message, hint=error.hint) from None
         self._receiver.finish(self._process.close_timeout_s())
         return outcome
 
@@ -280,6 +308,7 @@ class Streaming:
             ),
             evaluator=evaluator,
             report=self._process.report_copy,
+            followed=self._followed,
         )
         warn_of_merging(settings.kafka, copier.merging())
         return copier

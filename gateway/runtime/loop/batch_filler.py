@@ -76,6 +76,8 @@ class BatchFiller:
                     self._placing = None
                     return True
                 self._commits.add_copied(records)
+                if not records:
+                    return False  # sets are being built, which takes time
             elif not self._route():
                 return False
             if self._commits.records >= enough:
@@ -133,6 +135,7 @@ class BatchFiller:
             self._finish_transaction()
             return True
         if self._router.awaits is not None:
+            self._commits.add([], whole=False)  # sets are those of its end by now
             return False
         self._commits.add(records, whole=False)
         self._look_ahead(self._routing)

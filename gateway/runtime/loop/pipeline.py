@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import Final
 
@@ -31,7 +32,7 @@ from gateway.core.descriptors import wait_readable
 from gateway.core.errors import GatewayError, KafkaTransactionTimeout
 from gateway.core.failpoints import fail_point
 from gateway.core.lsn import ZERO_LSN, Lsn
-from gateway.core.watermark import Watermark
+from gateway.core.watermark import StatePart, Watermark
 from gateway.observe import Counters, LoopState, OnBatch
 from gateway.runtime.loop.admission import Admission, Disposition
 from gateway.runtime.loop.batch_clock import BatchClock
@@ -93,6 +94,7 @@ class Pipeline:
         stopping: Called once per turn; on True the loop commits what is complete, and ends.
         time_is_up: Called once per turn; on True the loop ends at once.
         clock: Seconds, monotonic.
+        parts: Returns what has changed of the state of sub-selects since the last call.
         on_batch: Called at the end of each batch that has records; None: nobody wants to know.
     """
 
@@ -112,6 +114,7 @@ class Pipeline:
         stopping: Callable[[], bool] = lambda: False,
         time_is_up: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
+        parts: Callable[[], tuple[StatePart, ...]] = tuple,
         on_batch: OnBatch | None = None,
     ) -> None:
         self._receiver = receiver
@@ -123,6 +126,7 @@ class Pipeline:
         self._stopping = stopping
         self._time_is_up = time_is_up
         self._clock = clock
+        self._parts = parts
         self._reporter = Reporter(counters, router, clock)
         self._batches = None if on_batch is None else BatchClock(on_batch, clock)
         self._commits = GroupCommit(watermark, subscriptions, limits, clock)
@@ -334,6 +338,8 @@ class Pipeline:
         if self._batches is not None:
             self._batches.hand_over(batch, since)
         commits = batch.watermark is not None
+        if commits and (parts := self._parts()):
+            batch = replace(batch, parts=parts)
         self._reporter.hand_over(len(batch.records), commits=commits)
         self._sink.submit(batch)
         if not commits:

@@ -12,6 +12,7 @@ from gateway.config import Settings
 from gateway.definitions.model import Plan
 from gateway.envelope.envelope import package_version
 from gateway.routing import RoutingSettings
+from gateway.routing.build.moving_tables import MovingTables
 from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.routing.ports import Evaluator, Replanner, SchemaIds
 from gateway.runtime.planning.plan import PlanReader
@@ -38,6 +39,7 @@ def relation_routes(
     evaluator: Evaluator | None = None,
     reader: Replanner | None = None,
     ask_server: bool = False,
+    moving: MovingTables | None = None,
 ) -> RelationRoutes:
     """Build the routes of `plan`, whose filters are compiled then; schemas are registered later.
 
@@ -55,6 +57,7 @@ def relation_routes(
         evaluator=evaluator,
         reader=reader,
         ask_server=ask_server,
+        moving=moving,
     )
 
 
@@ -73,8 +76,9 @@ class Outside:
         *,
         reader: PlanReader | None = None,
         ask_server: bool = False,
+        moving: MovingTables | None = None,
     ) -> RelationRoutes:
-        """Build the routes of `plan`; `reader` reads it again, `ask_server` as there."""
+        """Build the routes of `plan`; `reader` reads it again, the rest is as there."""
         return relation_routes(
             plan,
             routing,
@@ -83,6 +87,7 @@ class Outside:
             evaluator=self.evaluator,
             ask_server=ask_server,
             reader=reader,
+            moving=moving,
         )
 
 

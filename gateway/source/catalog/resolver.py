@@ -24,8 +24,11 @@ from gateway.definitions.model import (
 )
 from gateway.source.catalog.database_publications import Listed, read_listed
 from gateway.source.catalog.filter_text import RENDERING_SETTINGS, FilterResolver
+from gateway.source.catalog.subselects import SubselectResolver
 from gateway.source.catalog.tables import FIRST_NORMAL_OID, read_tables, read_tables_by_oid
 from gateway.source.session.connection import role_schemas, withheld_schemas
+from gateway.subselects.text.normalise import has_subselect
+from gateway.subselects.text.render import sql_of
 
 __all__ = ["DefinitionLookup"]
 
@@ -109,6 +112,9 @@ class DefinitionLookup:
         self._text = definitions.text
         self._version = connection.info.server_version
         self._filters = FilterResolver(connection, definitions.text)
+        self._subselects = SubselectResolver(
+            connection, definitions.text, FilterResolver(connection, "")
+        )
         self._tables: dict[int, Table] = {}  # one may be in a hundred publications
 
     def define(self, definition: PublicationDefinition) -> Publication:
@@ -173,7 +179,7 @@ class DefinitionLookup:
         self, publications: Collection[Publication], others: Iterable[int]
     ) -> dict[int, Table]:
         """Describe all tables that `publications` publish, and `others`."""
-        oids = set(others)
+        oids = {*others, *self._subselects.tables}
         schemas: set[str] = set()
         for publication in publications:
             oids.update(relation.table_oid for relation in publication.relations)
@@ -286,7 +292,7 @@ class DefinitionLookup:
     def _publish(
         self, definition: PublicationDefinition, clause: TableClause, table: Table
     ) -> PublishedRelation:
-        where = None
+        where = formula = None
         if clause.where is not None:
             if table.kind == "p" and not definition.via_root:
                 raise self._error(
@@ -295,7 +301,11 @@ class DefinitionLookup:
                     hint="WHERE clause cannot be used for a partitioned table when "
                     "publish_via_partition_root is false.",
                 )
-            where = self._filters.resolve(clause, table)
+            if has_subselect(clause.where):
+                formula = self._subselects.resolve(clause, table)
+                where = sql_of(formula, self._subselects.tables)
+            else:
+                where = self._filters.resolve(clause, table)
         if clause.columns is not None:
             self._check_columns(definition, clause, table)
         return PublishedRelation(
@@ -303,6 +313,7 @@ class DefinitionLookup:
             where=where,
             columns=_in_table_order(table, clause.columns),
             clause=clause,
+            formula=formula,
         )
 
     def _check_columns(

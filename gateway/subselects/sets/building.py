@@ -12,7 +12,7 @@ that ran when the stream was begun, as a copy does (`gateway.copy`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from gateway.copy import Snapshot
 from gateway.subselects.sets.changes import SetDelta
@@ -27,6 +27,7 @@ class SetBuilder:
     def __init__(self, target: ValueSet) -> None:
         self._target = target
         self._unseen: list[tuple[int, SetDelta]] = []
+        self._missed = SetDelta()
 
     def note(self, xid: int, delta: SetDelta) -> None:
         """Note what the source's transaction `xid` did to the table."""
@@ -43,12 +44,27 @@ class SetBuilder:
             snapshot: Snapshot under which the table was read.
             entries: Entry of each row that has one.
         """
-        missed = SetDelta()
+        count = self.begin(snapshot)
+        for entry in entries:
+            count(entry)
+        self.finish()
+
+    def begin(self, snapshot: Snapshot) -> Callable[[bytes], None]:
+        """Begin to fill the set, as `place` does; return what counts the entry of a row."""
+        self._missed = SetDelta()
         for xid, delta in self._unseen:
             if not snapshot.sees(xid):
-                missed.add(delta)
+                self._missed.add(delta)
         self._target.clear()
-        if not missed.is_truncated:
-            self._target.fill((entry, 1) for entry in entries)
-        self._target.fill(missed.counts.items())
+        target, is_void = self._target, self._missed.is_truncated
+
+        def count(entry: bytes) -> None:
+            if not is_void:
+                target.fill(((entry, 1),))
+
+        return count
+
+    def finish(self) -> None:
+        """End with the changes that the read has not seen."""
+        self._target.fill(self._missed.counts.items())
         self._unseen.clear()

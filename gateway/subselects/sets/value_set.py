@@ -39,6 +39,7 @@ class SetBrokenError(FatalError):
     """A set counts less than no row: changes of its table are missing, or were counted twice."""
 
     def __init__(self, subselect: Subselect) -> None:
+        self.table_oid = subselect.table_oid
         super().__init__(
             f"the set of the sub-select on the table with OID {subselect.table_oid} does not agree "
             "with the changes of its table",

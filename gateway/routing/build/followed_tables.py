@@ -1,0 +1,243 @@
+"""All that a plan's filters over other tables need: sets, moves, routes, and what is read of them.
+
+Inner relations are checked as they are announced. A relation that is not as it was planned, so that
+its changes cannot be counted, ends the stream by `InnerTableChangedError`; the next attempt makes a
+plan from the catalog as it is, and builds the sets anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from gateway.core.errors import FilterError, TransientError
+from gateway.core.formula import Formula, Plain, Subselect
+from gateway.core.watermark import StatePartKind
+from gateway.definitions.model import Plan, Table, TableCopy
+from gateway.definitions.moving import formulas_of, inner_of
+from gateway.definitions.tables.keys import key_of
+from gateway.pgoutput.messages import Relation, ReplicaIdentity
+from gateway.routing.build.moving_tables import MovingTables
+from gateway.routing.row.inner_changes import InnerChanges, InnerRelation
+from gateway.rowfilter import Selection, compile_filter, selection_of
+from gateway.rowfilter.expr import can_raise
+from gateway.subselects.following import Following, OuterTable
+from gateway.subselects.formula import columns_of, plains_of, subselects_of
+from gateway.subselects.sets.value_set import MakeEntries, in_memory
+from gateway.subselects.views import TableViews
+
+__all__ = ["FollowedTables", "InnerTable", "InnerTableChangedError", "OuterRows", "check_formulas"]
+
+
+class InnerTableChangedError(TransientError):
+    """The table of sub-selects is not as it was planned any more.
+
+    Attributes:
+        table_oid: OID of the table.
+    """
+
+    def __init__(self, table: Table, because: str) -> None:
+        super().__init__(
+            f"{table}, which filters over other tables read, has changed: {because}",
+            hint="its sets are built again, and the tables that are filtered by them copied",
+        )
+        self.table_oid = table.oid
+
+
+@dataclass(frozen=True, slots=True)
+class InnerTable:
+    """What is read of the table of sub-selects.
+
+    Attributes:
+        columns: Columns that decide, in the table's order.
+        subselects: Its sub-selects.
+        views: Views of rows with `columns`.
+    """
+
+    table: Table
+    columns: tuple[str, ...]
+    subselects: tuple[Subselect, ...]
+    views: TableViews
+
+
+@dataclass(frozen=True, slots=True)
+class OuterRows:
+    """Rows of the moves of one table.
+
+    Attributes:
+        columns: Columns of the rows, in the table's order.
+        key: Columns of the key among them.
+        copies: Copies of the subscriptions whose filters have sub-selects.
+    """
+
+    table: Table
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    copies: tuple[TableCopy, ...]
+
+
+class FollowedTables:
+    """Inner and outer tables of a plan.
+
+    Args:
+        plan: The plan.
+        parts: Parts of the state that were committed last.
+        make: Makes stores of sets.
+        broken: OIDs of inner tables whose sets are built again, whatever was committed.
+
+    Attributes:
+        following: Sets and moves.
+        inner: Tables of sub-selects, by OID.
+        outer: Rows of the moves of each table, by its OID.
+        moving: For the routes.
+        changes: For the router.
+
+    Raises:
+        FilterError: the gateway does not evaluate a plain part of a filter.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        parts: Mapping[StatePartKind, Mapping[str, bytes]],
+        *,
+        make: MakeEntries = in_memory,
+        broken: Collection[int] = (),
+    ) -> None:
+        formulas = formulas_of(plan)
+        by_table: dict[int, dict[str, Formula]] = {}
+        for (subscription, oid), formula in formulas.items():
+            by_table.setdefault(oid, {})[subscription] = formula
+        self.outer = {oid: _outer_rows(plan, oid, found) for oid, found in by_table.items()}
+        self.inner = dict(_inner_tables(plan, formulas.values()))
+        self.following = Following(
+            [_outer_table(self.outer[oid], found) for oid, found in by_table.items()],
+            _selections(plan.tables),
+            parts,
+            make=make,
+            broken=broken,
+        )
+        self.moving = MovingTables(
+            self.following, {oid: rows.columns for oid, rows in self.outer.items()}
+        )
+        self.changes = InnerChanges(self.following, self._inner_relation)
+
+    def __bool__(self) -> bool:
+        return bool(self.outer)
+
+    def is_ready(self, copy: TableCopy) -> bool:
+        """Whether the sets are there by which the rows of a copy are chosen."""
+        moves = self.following.moves.get(copy.target_oid)
+        formula = None if moves is None else moves.formulas.get(copy.subscription)
+        return formula is None or self.following.is_built(formula)
+
+    def begin_copy(self, copy: TableCopy) -> None:
+        """Note that the subscriber of a copy has no row of its table."""
+        moves = self.following.moves.get(copy.target_oid)
+        if moves is not None and copy.subscription in moves.formulas:
+            moves.begin_copy(copy.subscription)
+
+    def outer_of(self, inner_oid: int) -> list[TableCopy]:
+        """Return the copies whose filters read a table."""
+        return [
+            copy
+            for rows in self.outer.values()
+            for copy in rows.copies
+            if inner_oid in set(inner_of(self._formula(copy)))
+        ]
+
+    def _formula(self, copy: TableCopy) -> Formula:
+        return self.following.moves[copy.target_oid].formulas[copy.subscription]
+
+    def _inner_relation(self, relation: Relation) -> InnerRelation | None:
+        found = self.inner.get(relation.relation_oid)
+        if found is None:
+            return None
+        if (why := _why_changed(found, relation)) is not None:
+            raise InnerTableChangedError(found.table, why)
+        names = [column.name for column in relation.columns]
+        return found.table.oid, _inner_views(found.table, names, found.subselects)
+
+
+def check_formulas(plan: Plan) -> None:
+    """Check that the gateway evaluates all plain parts of filters over other tables.
+
+    Raises:
+        FilterError: it does not, or one can fail on a row.
+    """
+    formulas = formulas_of(plan)
+    checked: set[tuple[int, str]] = set()
+    for (subscription, oid), formula in formulas.items():
+        filters = [(oid, formula)]
+        filters += [(s.table_oid, s.filter) for s in subselects_of(formula) if s.filter is not None]
+        for table_oid, each in filters:
+            for plain in plains_of(each):
+                if (table_oid, plain.text) in checked:
+                    continue
+                checked.add((table_oid, plain.text))
+                table = plan.tables[table_oid]
+                if can_raise(compile_filter(plain.text, table.columns).expr):
+                    raise FilterError(
+                        f"a row filter over other tables, subscription {subscription}: its part "
+                        f"({plain.text}) on {table} can fail on a row, which is not followed"
+                    )
+
+
+def _outer_rows(plan: Plan, oid: int, formulas: Mapping[str, Formula]) -> OuterRows:
+    table = plan.tables[oid]
+    copies = tuple(c for c in plan.copies if c.target_oid == oid and c.subscription in formulas)
+    key = key_of(table, copies[0].columns) or ()
+    wanted = {*key}.union(*(copy.columns for copy in copies), *map(columns_of, formulas.values()))
+    columns = tuple(column.name for column in table.columns if column.name in wanted)
+    return OuterRows(table, columns, tuple(key), copies)
+
+
+def _outer_table(rows: OuterRows, formulas: Mapping[str, Formula]) -> OuterTable:
+    views = TableViews(rows.table, rows.columns, formulas.values())
+    key = tuple(map(rows.columns.index, rows.key))
+    return OuterTable(rows.table.oid, key, formulas, views.of)
+
+
+def _inner_tables(plan: Plan, formulas: Iterable[Formula]) -> Iterable[tuple[int, InnerTable]]:
+    by_table: dict[int, dict[Subselect, None]] = {}
+    for formula in formulas:
+        for subselect in subselects_of(formula):
+            by_table.setdefault(subselect.table_oid, {})[subselect] = None
+    for oid, found in by_table.items():
+        table, subselects = plan.tables[oid], tuple(found)
+        needed = _columns_of(subselects)
+        columns = tuple(column.name for column in table.columns if column.name in needed)
+        yield oid, InnerTable(table, columns, subselects, _inner_views(table, columns, subselects))
+
+
+def _columns_of(subselects: Iterable[Subselect]) -> Collection[str]:
+    return {name for s in subselects for name in (*s.columns, *columns_of(s.filter))}
+
+
+def _inner_views(table: Table, names: Iterable[str], subselects: Iterable[Subselect]) -> TableViews:
+    subselects = list(subselects)
+    return TableViews(
+        table, tuple(names), [s.filter for s in subselects], {s.columns for s in subselects}
+    )
+
+
+def _selections(tables: Mapping[int, Table]) -> Callable[[int, Plain], Selection | None]:
+    def select(oid: int, plain: Plain) -> Selection | None:
+        return selection_of([compile_filter(plain.text, tables[oid].columns)])
+
+    return select
+
+
+def _why_changed(inner: InnerTable, relation: Relation) -> str | None:
+    """Return why the changes of a relation cannot be counted, or None."""
+    sent = {column.name: column for column in relation.columns}
+    planned = {column.name: column for column in inner.table.columns}
+    full = relation.replica_identity is ReplicaIdentity.FULL
+    for name in inner.columns:
+        if name not in sent:
+            return f"column {name} is gone"
+        if sent[name].type_oid != planned[name].type_oid:
+            return f"column {name} has another type"
+        if not full and not sent[name].is_key:
+            return f"column {name} is not part of the replica identity any more"
+    return None

@@ -1,0 +1,198 @@
+"""Thread that reads the tables of sub-selects whose sets are not built yet.
+
+Each table is read once for all its sets, in one transaction whose rows wait in a spool; the next
+one is read when they are placed. The gate, and the place of what was read, are those of a copy
+(`gateway.copy`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.copy import Chunk, ChunkRequest, Snapshot
+from gateway.core.background import OnWait
+from gateway.core.errors import GatewayError, TransientError
+from gateway.core.lsn import Lsn
+from gateway.observe import event
+from gateway.routing.build.followed_tables import InnerTable
+from gateway.runtime.wait_log import WaitNotice
+from gateway.source.copy.chunk_reader import ChunkReader, ChunkSource
+from gateway.source.copy.errors import TableChanged, TableGone, TableUnreadable
+
+__all__ = ["SetReads"]
+
+_LOG: Final = logging.getLogger(__name__)
+_GATE_S: Final = 0.1
+_FLUSH_S: Final = 0.1
+_JOIN_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    inner: InnerTable
+    chunk: Chunk
+
+
+class SetReads:
+    """Reads of some inner tables, from `start` to `close`; all else is called by the loop.
+
+    Args:
+        tables: Tables to read.
+        open_reader: Opens a connection; its argument is called during waits.
+        wake: Wakes the loop.
+        retry_s: Pause before a connection is opened again.
+
+    Attributes:
+        altered: Whether a table has changed since the plan was made.
+        unreadable: Tables that cannot be read, with the reasons.
+    """
+
+    def __init__(
+        self,
+        tables: Sequence[InnerTable],
+        *,
+        open_reader: Callable[[OnWait], ChunkReader],
+        wake: Callable[[], None],
+        retry_s: float,
+    ) -> None:
+        self._tables = deque(tables)
+        self._open_reader = open_reader
+        self._wake = wake
+        self._retry_s = retry_s
+        self._read: _Read | None = None
+        self._snapshots: deque[Snapshot] = deque(maxlen=16)
+        self._failure: Exception | None = None
+        self._sure_from: int | None = None
+        self.altered = False
+        self.unreadable: list[tuple[InnerTable, str]] = []
+        self._placed = threading.Event()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="pgsluice sets", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread, if there is something to read."""
+        if self._tables:
+            self._thread.start()
+
+    def close(self) -> None:
+        """Stop the thread, and wait until it has ended."""
+        self._closed.set()
+        self._placed.set()
+        if self._thread.is_alive():
+            self._thread.join(_JOIN_S)
+
+    def awaited(self) -> Lsn | None:
+        """Return the position of what waits to be placed."""
+        return None if self._read is None else self._read.chunk.insert_lsn
+
+    def due(self, until: Lsn) -> tuple[InnerTable, Chunk] | None:
+        """Return what can be placed now; `placed` follows.
+
+        Raises:
+            Exception: the failure of the thread.
+        """
+        if self._failure is not None:
+            raise self._failure
+        read = self._read
+        if read is None or read.chunk.insert_lsn > until:
+            return None
+        return read.inner, read.chunk
+
+    def placed(self) -> None:
+        """Note that what was due is placed."""
+        self._read = None
+        self._placed.set()
+
+    def pop_snapshot(self) -> Snapshot | None:
+        """Return a snapshot whose transactions all reads from now on see."""
+        return self._snapshots.pop() if self._snapshots and self._read is None else None
+
+    # The thread
+
+    def _work(self) -> None:
+        reader: ChunkReader | None = None
+        try:
+            while self._tables and not self._closed.is_set():
+                inner = self._tables[0]
+                try:
+                    reader = reader or self._open_reader(self._go_on)
+                    self._wait_until_sure(reader)
+                    self._hand_over(reader, inner)
+                    self._tables.popleft()
+                except (TableGone, TableChanged) as error:
+                    event(_LOG, logging.WARNING, "starting again", because=error.message)
+                    self.altered = True
+                    self._wake()
+                    return
+                except TableUnreadable as error:
+                    self._tables.popleft()
+                    self.unreadable.append((inner, error.message))
+                    self._wake()
+                except TransientError as error:
+                    if self._closed.is_set():
+                        return
+                    event(_LOG, logging.WARNING, "reading a set again", error=error.message)
+                    if reader is not None:
+                        reader.close()
+                    reader = None
+                    self._closed.wait(self._retry_s)
+        except Exception as error:  # handed to the loop, which raises it
+            self._failure = error
+            self._wake()
+        finally:
+            if reader is not None:
+                reader.close()
+
+    def _hand_over(self, reader: ChunkReader, inner: InnerTable) -> None:
+        source = ChunkSource(inner.table, inner.columns, ())
+        began = time.monotonic()
+        chunk = reader.read(source, ChunkRequest(True, None, ()), 0)
+        event(
+            _LOG,
+            logging.INFO,
+            "table of sub-selects read",
+            relation=inner.table,
+            sets=len(inner.subselects),
+            rows=chunk.size,
+            seconds=round(time.monotonic() - began, 1),
+        )
+        self._placed.clear()
+        self._read = _Read(inner, chunk)
+        self._wake()
+        if not self._placed.wait(_FLUSH_S):
+            with contextlib.suppress(GatewayError):  # the server writes it out later, too
+                reader.flush()
+        while not self._placed.is_set() and not self._closed.is_set():
+            self._placed.wait(_GATE_S)
+
+    def _wait_until_sure(self, reader: ChunkReader) -> None:
+        """Wait for the transactions that ran when the stream was begun."""
+        began, waiting = time.monotonic(), False
+        notice = WaitNotice(
+            "the sets of sub-selects wait for transactions that are still running", reader.awaited
+        )
+        while not self._closed.is_set():
+            snapshot = reader.snapshot()
+            self._sure_from = self._sure_from or snapshot.xmax
+            self._snapshots.append(snapshot)
+            self._wake()
+            if snapshot.xmin >= self._sure_from:
+                if waiting:
+                    reader.wait_for(None)
+                return
+            if not waiting:
+                reader.wait_for(self._sure_from)
+                waiting = True
+            notice(time.monotonic() - began)
+            self._closed.wait(_GATE_S)
+
+    def _go_on(self) -> None:
+        if self._closed.is_set():
+            raise TransientError("the read is interrupted")
