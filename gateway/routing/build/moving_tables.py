@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gateway.definitions.model import TableId
 from gateway.routing.row.copied_rows import picker
@@ -26,6 +26,11 @@ class MovingTables:
     def __init__(self, following: Following, columns: Mapping[int, Sequence[str]]) -> None:
         self._following = following
         self._columns = columns
+
+    @property
+    def tables(self) -> Collection[int]:
+        """OIDs of the outer tables."""
+        return self._columns.keys()
 
     def __contains__(self, table_id: TableId) -> bool:
         subscription, oid = table_id

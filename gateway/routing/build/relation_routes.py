@@ -168,6 +168,9 @@ class RelationRoutes:
             if before is not None:
                 targets = {p.target_oid for p in self._publishes.get(relation.relation_oid, ())}
                 self.copy_invalidated |= not targets.isdisjoint(self.copies.tables)
+                if self._builder.moving is not None:
+                    # The rows of its moves have other columns from here on.
+                    self.copy_invalidated |= not targets.isdisjoint(self._builder.moving.tables)
 
     def _adopt(self, plan: Plan) -> None:
         """Apply `plan` to the tables that are already published.

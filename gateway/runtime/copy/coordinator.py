@@ -19,6 +19,7 @@ from gateway.config import CopyTable
 from gateway.copy import Chunk, Progress, row_of
 from gateway.core.background import OnWait
 from gateway.core.failpoints import fail_point
+from gateway.core.errors import GatewayError
 from gateway.core.lsn import Lsn, format_lsn
 from gateway.core.records import Record
 from gateway.core.watermark import CopyState
@@ -35,12 +36,14 @@ from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.routing.ports import Evaluator
 from gateway.routing.row.transaction_state import TransactionState
 from gateway.runtime.copy.jobs import CopyJob, CopyReport, CopyStanding, make_jobs
+from gateway.runtime.copy.moves import Moves
 from gateway.runtime.copy.set_reads import SetReads
 from gateway.runtime.copy.states import CopyStates
 from gateway.runtime.copy.workers import CopyWorkers
 from gateway.runtime.ports import Placement
-from gateway.source.copy.chunk_reader import ChunkReader
+from gateway.source.copy.chunk_reader import ChunkReader, ChunkSource
 from gateway.source.copy.errors import ConditionError, TableUnreadable
+from gateway.subselects.moves.reads import MoveChunk
 
 __all__ = ["TableCopier"]
 
@@ -106,6 +109,9 @@ class TableCopier:
                 wake=self._workers.wake,
                 retry_s=retry_s,
             )
+        self._moves: Moves | None = None
+        if followed is not None:
+            self._moves = Moves(followed, routes, self._workers.moves)
         self._placing = False
         self._altered = False
         self.faults: dict[TableId, Fault] = {}
@@ -147,7 +153,8 @@ class TableCopier:
         """See `gateway.runtime.ports.Copier`."""
         while self._open and self._open[-1].over:
             self._open.pop()
-        return bool(self._open) or self._is_building
+        moves = self._moves is not None and self._moves.unsettled
+        return bool(self._open) or moves or self._is_building
 
     @property
     def altered(self) -> bool:
@@ -187,6 +194,9 @@ class TableCopier:
             inner, chunk = read
             lsn = max(last, chunk.insert_lsn)
             return Placement(lsn, self._build(inner, chunk, lsn))
+        if self._moves is not None and (moved := self._moves.due(until)) is not None:
+            lsn = max(last, moved[1].insert_lsn)
+            return Placement(lsn, self._move(self._moves, *moved, lsn))
         if (due := self._workers.due(until, self._may_place)) is None:
             return None
         job, chunk = due
@@ -207,6 +217,8 @@ class TableCopier:
             self._give_up(job, error)
         for snapshot in snapshots[-1:]:
             self._workers.forget(snapshot)
+        for source, _, error in () if self._moves is None else self._moves.go_on():
+            self._give_up_moves(source.table.oid, error)
         if self._followed is not None and self._sets is not None:
             if (seen := self._sets.pop_snapshot()) is not None:
                 self._followed.following.forget(seen)
@@ -242,6 +254,25 @@ class TableCopier:
             sets=len(inner.subselects),
             lsn=format_lsn(lsn),
         )
+
+    def _move(
+        self, moves: Moves, source: ChunkSource, chunk: MoveChunk, lsn: Lsn
+    ) -> Iterator[list[Record]]:
+        """Yield the records of rows that have entered or left, as they are at `lsn`."""
+        self._placing = True
+        transaction = self._transaction(lsn, "true")
+        yield from moves.place(source, chunk, lsn, transaction)
+        report_quarantined(_LOG, self._counters, transaction.quarantined)
+        self._placing = False
+
+    def _give_up_moves(self, oid: int, error: GatewayError) -> None:
+        """Let another plan decide about a table whose rows cannot be read."""
+        event(_LOG, logging.WARNING, "starting again", because=error.message)
+        self._altered = True
+        if isinstance(error, TableUnreadable):
+            for copy in self._plan.copies:
+                if copy.target_oid == oid and self._followed is not None:
+                    self.faults[copy.subscription, oid] = Fault(error.message)
 
     def _hold_whole(self, followed: FollowedTables) -> None:
         """Copy the tables again of which nobody knows what subscribers have."""

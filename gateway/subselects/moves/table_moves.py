@@ -108,6 +108,11 @@ class TableMoves:
         """Whether nothing is unsettled."""
         return not (self._slices or self._keys or self.whole)
 
+    @property
+    def has_reads(self) -> bool:
+        """Whether slices or keys are unsettled: rows are to be read, or being read."""
+        return bool(self._slices or self._keys)
+
     # What is unsettled
 
     def listed(self, key: Key) -> Collection[str]:

@@ -1,0 +1,108 @@
+"""Moves while the stream goes on: what is unsettled is asked for, and answers are placed.
+
+The threads that read: `gateway.runtime.copy.move_readers`. What is asked, and which rows go out, is
+`gateway.subselects.moves`'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gateway.copy import Snapshot
+from gateway.core.lsn import Lsn
+from gateway.core.records import Record
+from gateway.pgoutput.messages import ReplicaIdentity
+from gateway.routing.build.followed_tables import FollowedTables, OuterRows
+from gateway.routing.build.relation_routes import RelationRoutes
+from gateway.routing.row.moved_rows import MovedRows
+from gateway.routing.row.transaction_state import TransactionState
+from gateway.runtime.copy.move_readers import MoveReaders, ReadFailure
+from gateway.source.copy.chunk_reader import ChunkSource
+from gateway.subselects.moves.reads import MoveChunk
+
+__all__ = ["Moves"]
+
+
+
+class Moves:
+    """Moves of all outer tables, for the loop.
+
+    Args:
+        followed: Outer tables and what is known of them.
+        routes: Routes of the plan.
+        readers: Threads that read.
+    """
+
+    def __init__(
+        self, followed: FollowedTables, routes: RelationRoutes, readers: MoveReaders
+    ) -> None:
+        self._tables = followed.following.moves
+        self._readers = readers
+        self._sources = {oid: _source(rows) for oid, rows in followed.outer.items()}
+        self._routes = {
+            oid: MovedRows(
+                routes.copy_route(rows.copies, rows.key),
+                full=rows.table.replica_identity is ReplicaIdentity.FULL,
+            )
+            for oid, rows in followed.outer.items()
+        }
+        self._newest: Snapshot | None = None
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether rows are still to be read."""
+        return any(moves.has_reads for moves in self._tables.values())
+
+    def go_on(self) -> list[ReadFailure]:
+        """Ask for what is unsettled, and forget changes that all answers to come see.
+
+        Returns:
+            Questions that cannot be answered, because of their tables.
+        """
+        failures = self._readers.pop_failures()
+        for source, request, _ in failures:
+            self._tables[source.table.oid].release(request)
+        if not failures:
+            self._ask()
+        if any(moves.unseen for moves in self._tables.values()):
+            self._readers.want_snapshot()
+            self._forget()
+        return failures
+
+    def _ask(self) -> None:
+        for oid, moves in self._tables.items():
+            while (
+                moves.has_reads
+                and self._readers.has_room
+                and (request := moves.request()) is not None
+            ):
+                self._readers.ask(self._sources[oid], request)
+
+    def _forget(self) -> None:
+        floors = self._readers.floors()
+        if floors is None or floors[0] is self._newest:
+            return
+        self._newest = floors[0]
+        for moves in self._tables.values():
+            moves.forget(floors)
+
+    def due(self, until: Lsn) -> tuple[ChunkSource, MoveChunk] | None:
+        """Return an answer whose position has been reached; it is placed next."""
+        return self._readers.due(until)
+
+    def place(
+        self,
+        source: ChunkSource,
+        chunk: MoveChunk,
+        lsn: Lsn,
+        transaction: TransactionState,
+    ) -> Iterator[list[Record]]:
+        """Yield the records of an answer, at `lsn`."""
+        moves = self._tables[source.table.oid]
+        route = self._routes[source.table.oid]
+        yield from route.publish(moves.place(chunk), lsn, transaction)
+
+
+def _source(rows: OuterRows) -> ChunkSource:
+    masked = any(copy.masked_as for copy in rows.copies)
+    return ChunkSource(rows.table, rows.columns, rows.key, masked=masked)
