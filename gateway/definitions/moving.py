@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
-from gateway.core.formula import AllOf, AnyOf, Formula, Plain, SetTest
+from gateway.core.formula import AnyOf, Formula, Plain
 from gateway.definitions.model import (
     ALL_OPERATIONS,
     FilterClause,
@@ -17,12 +17,12 @@ from gateway.definitions.model import (
     TableId,
 )
 from gateway.definitions.sql.expression import column_names
+from gateway.definitions.sql.formulas import inner_columns, own_columns, own_tests
 from gateway.definitions.tables.keys import key_of
 
 __all__ = [
     "formula_of",
     "formulas_of",
-    "inner_of",
     "inner_oids",
     "read_columns",
     "why_not_followed",
@@ -47,35 +47,14 @@ def formulas_of(plan: Plan) -> dict[TableId, Formula]:
     return found
 
 
-def inner_of(formula: Formula | None) -> Iterator[int]:
-    """Return the OIDs of the tables that a filter reads beside its own, some repeatedly."""
-    match formula:
-        case SetTest(subselect=inner):
-            yield inner.table_oid
-            yield from inner_of(inner.filter)
-        case AllOf(parts) | AnyOf(parts):
-            for part in parts:
-                yield from inner_of(part)
-
-
 def inner_oids(clauses: Iterable[FilterClause]) -> set[int]:
     """Return the OIDs of the tables that some clauses read beside their own."""
-    return {oid for clause in clauses for oid in inner_of(clause.formula)}
+    return {oid for clause in clauses for oid in inner_columns(clause.formula)}
 
 
 def read_columns(clause: FilterClause) -> frozenset[str]:
     """Return the columns of its own table that a clause reads."""
-    return column_names(clause.text) if clause.formula is None else _read(clause.formula)
-
-
-def _read(formula: Formula) -> frozenset[str]:
-    match formula:
-        case Plain(text):
-            return column_names(text)
-        case SetTest(columns=columns):
-            return frozenset(columns)
-        case AllOf(parts) | AnyOf(parts):
-            return frozenset[str]().union(*map(_read, parts))
+    return column_names(clause.text) if clause.formula is None else own_columns(clause.formula)
 
 
 def _generated(
@@ -85,25 +64,16 @@ def _generated(
     others: Iterable[str] = (),
 ) -> str | None:
     """Return a generated column that decides, outside or inside, or None."""
-    read = {*others, *(() if formula is None else _read(formula))}
+    read = {*others, *(() if formula is None else own_columns(formula))}
     for column in table.columns:
         if column.name in read and column.generated:
             return f"{table}.{column.name}"
-    for test in _tests(formula):
+    for test in own_tests(formula):
         inner = test.subselect
         found = _generated(inner.filter, tables[inner.table_oid], tables, inner.columns)
         if found is not None:
             return found
     return None
-
-
-def _tests(formula: Formula | None) -> Iterator[SetTest]:
-    match formula:
-        case SetTest():
-            yield formula
-        case AllOf(parts) | AnyOf(parts):
-            for part in parts:
-                yield from _tests(part)
 
 
 def why_not_followed(

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
+from typing import Final, TypeAlias
 
 from gateway.copy import Row, Snapshot
 from gateway.core.errors import ProtocolError
@@ -33,7 +35,13 @@ from gateway.subselects.sets.records import StoredSet, removed
 from gateway.subselects.sets.set_selection import SetSelection
 from gateway.subselects.sets.value_set import MakeEntries, ValueSet, in_memory
 
-__all__ = ["FollowedTransaction", "Following", "OuterTable"]
+__all__ = ["About", "FollowedTransaction", "Following", "OuterTable"]
+
+
+About: TypeAlias = tuple[str, Callable[[str], str | None]]
+"""Description of a table, and why one with another description may have other values."""
+
+_SAME: Final[About] = ("", lambda about: None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +70,8 @@ class Following:
         parts: Parts of the state that were committed last.
         make: Makes stores of sets.
         broken: OIDs of inner tables whose sets are built again, whatever `parts` has.
+        about: Descriptions of inner tables, by OID, and why those with another one may have other
+            values.
         most: Number of entries of a leaf.
 
     Attributes:
@@ -78,12 +88,18 @@ class Following:
         *,
         make: MakeEntries = in_memory,
         broken: Collection[int] = (),
+        about: Mapping[int, About] = MappingProxyType({}),
         most: int = MOST,
     ) -> None:
         tables = list(outer)
         self.faults: list[str] = []
         self.sets = SetNetwork((f for table in tables for f in table.formulas.values()), make)
-        self._stored = {each.subselect: StoredSet(each, most=most) for each in self.sets}
+        self._stored: dict[Subselect, StoredSet] = {}
+        for each in self.sets:
+            text, why_other = about.get(each.subselect.table_oid, _SAME)
+            self._stored[each.subselect] = StoredSet(
+                each, most=most, about=text, why_other=why_other
+            )
         self._builders: dict[Subselect, SetBuilder] = {}
         self._removals = self._read_sets(parts.get("set", {}), broken)
         self.sets.recount()
@@ -152,6 +168,10 @@ class Following:
         """The sub-selects whose tables have to be read."""
         return list(self._builders)
 
+    def unbuilt_of(self, oid: int) -> set[Subselect]:
+        """Return the sub-selects of an inner table whose sets are not built."""
+        return {each for each in self._builders if each.table_oid == oid}
+
     def is_built(self, formula: Formula) -> bool:
         """Whether all sets of a filter are known."""
         return self._builders.keys().isdisjoint(subselects_of(formula))
@@ -161,17 +181,10 @@ class Following:
         for builder in self._builders.values():
             builder.forget(snapshot)
 
-    def place_set(self, subselect: Subselect, snapshot: Snapshot, rows: Iterable[RowView]) -> None:
-        """Place a read of a sub-select's table between two transactions, as `SetBuilder` says."""
-        target = self.sets[subselect]
-        entries = (entry for row in rows if (entry := target.reduction.entry(row)) is not None)
-        self._builders.pop(subselect).place(snapshot, entries)
-        self._finish([subselect])
-
     def place_table(
         self, oid: int, snapshot: Snapshot, rows: Iterable[RowView], *, step: int = 10_000
     ) -> Iterator[None]:
-        """Place a read of a table for all its sets that are not built; see `place_set`.
+        """Place a read of a table for its sets that are not built, as `SetBuilder` says.
 
         Yields:
             Now and then; nothing else may happen to the sets until it is exhausted.
@@ -197,10 +210,6 @@ class Following:
             self._index.recount_sets(self.sets.recount_from(subselect))
 
     # The stream
-
-    def is_inner(self, oid: int) -> bool:
-        """Whether changes of a table concern a set."""
-        return oid in self._inner
 
     def begin(self, xid: int) -> FollowedTransaction:
         """Begin with a transaction of the source."""

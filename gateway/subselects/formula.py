@@ -22,7 +22,8 @@ from enum import Enum
 from typing import Protocol, TypeAlias, assert_never
 
 from gateway.core.formula import AllOf, AnyOf, Formula, Plain, SetTest, SetTestKind, Subselect
-from gateway.definitions.sql.expression import column_names
+from gateway.definitions.sql.formulas import own_columns as columns_of
+from gateway.definitions.sql.formulas import own_tests as set_tests_of
 
 __all__ = [
     "AllOf",
@@ -146,29 +147,11 @@ def plains_of(formula: Formula | None) -> Iterator[Plain]:
                 yield from plains_of(part)
 
 
-def set_tests_of(formula: Formula | None) -> Iterator[SetTest]:
-    """Return the tests of the formula's own table, from left to right."""
-    match formula:
-        case SetTest():
-            yield formula
-        case AllOf(parts) | AnyOf(parts):
-            for part in parts:
-                yield from set_tests_of(part)
-
-
 def subselects_of(formula: Formula | None) -> Iterator[Subselect]:
     """Return all sub-selects, nested ones before those that test against them; some repeatedly."""
     for test in set_tests_of(formula):
         yield from subselects_of(test.subselect.filter)
         yield test.subselect
-
-
-def columns_of(formula: Formula | None) -> frozenset[str]:
-    """Return the columns of the formula's own table that decide about a row."""
-    found: frozenset[str] = frozenset()
-    for plain in plains_of(formula):
-        found |= column_names(plain.text)
-    return found.union(*(test.columns for test in set_tests_of(formula)))
 
 
 def resolved(formula: Formula, table_oid: int, resolve: Callable[[int, Plain], str]) -> Formula:

@@ -44,7 +44,7 @@ CASES = max(300, settings().max_examples)
 class ReadSet(NamedTuple):
     """A read of a sub-select's table that waits to be placed."""
 
-    subselect: Subselect
+    table_oid: int
     snapshot: Snapshot
     rows: list[View]
     insert_lsn: int
@@ -140,7 +140,7 @@ class Gateway:
         transaction = self.source.log[self.published]
         followed = self.following.begin(transaction.xid & 0xFFFFFFFF)
         for table, old, new in transaction.changes:
-            if not self.following.is_inner(table):
+            if not self.following.all_sets_of(table):
                 continue
             if old is None and new is None:
                 followed.inner_truncate(table)
@@ -191,15 +191,16 @@ class Gateway:
     def build(self) -> None:
         """Read the table of a set, or place what was read."""
         snapshot, rows = self.source.snapshot()
-        reading = {each.subselect for each in self.read_sets}
-        unbuilt = [each for each in self.following.unbuilt if each not in reading]
+        reading = {each.table_oid for each in self.read_sets}
+        unbuilt = [each for each in self.following.unbuilt if each.table_oid not in reading]
         if unbuilt and snapshot.xmin >= self.sure:
             found = self.random.choice(unbuilt)
             views = [View(row) for row in rows[found.table_oid].values()]
-            self.read_sets.append(ReadSet(found, snapshot, views, self.source.insert_lsn))
+            self.read_sets.append(ReadSet(found.table_oid, snapshot, views, self.source.insert_lsn))
         for each in self.read_sets:
             if each.insert_lsn <= self.published:
-                self.following.place_set(each.subselect, each.snapshot, each.rows)
+                placed = self.following.place_table(each.table_oid, each.snapshot, each.rows)
+                assert not list(placed)
         self.read_sets = [each for each in self.read_sets if each.insert_lsn > self.published]
 
     def ask(self) -> None:

@@ -49,8 +49,10 @@ __all__ = [
     "masked_before",
     "oids_of",
     "oversized",
+    "read_column",
     "recall",
     "relations_of",
+    "stored_columns",
     "texts_of",
     "unseen_since",
 ]
@@ -326,7 +328,7 @@ def has_same_masks(taken: str, plan: Plan, copy: TableCopy) -> bool:
     masks = {number: mask for number, _, mask in _masked_columns(description)}
     before = {
         column.attnum: masks.get(column.attnum)
-        for column in map(_column, description["columns"])
+        for column in map(read_column, description["columns"])
         if not lists or any(names is None or column.name in names for names in lists)
     }
     return not changed_masks(before, masks_by_number(plan.tables[copy.target_oid], copy))
@@ -341,7 +343,7 @@ def unseen_since(taken: str, plan: Plan, copy: TableCopy) -> str | None:
         copy: Copy of the plan.
     """
     description, table = json.loads(taken), plan.tables[copy.target_oid]
-    before = [_column(values) for values in description["columns"]]
+    before = [read_column(values) for values in description["columns"]]
     shape = read_shape(description.get("shape"))
     return unseen_change(before, shape, table.columns, table.shape, copy.columns)
 
@@ -366,7 +368,7 @@ def _masked(state: CopyState, description: Mapping[str, Any]) -> MaskedBefore:
     """Return the masks in the description of a state."""
     relations = {oid for item in description["publishes"] for oid in _relations(item)}
     masked = {number: name for number, name, _ in _masked_columns(description)}
-    known = {column.attnum: column.name for column in map(_column, description["columns"])}
+    known = {column.attnum: column.name for column in map(read_column, description["columns"])}
     return MaskedBefore(
         state.subscription,
         state.oid,
@@ -519,7 +521,7 @@ def _read(state: CopyState) -> tuple[Table, list[Publish]]:
         schema=state.schema,
         name=state.table,
         kind=description["kind"],
-        columns=tuple(_column(values) for values in description["columns"]),
+        columns=tuple(read_column(values) for values in description["columns"]),
         replica_identity=ReplicaIdentity(description["replica_identity"]),
         identity=tuple(description["identity"]),
         primary_key=tuple(description["primary_key"]),
@@ -550,7 +552,12 @@ def _publish(state: CopyState, item: Mapping[str, Any], relation_oid: int) -> Pu
     )
 
 
-def _column(values: Sequence[Any]) -> Column:
+def stored_columns(columns: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
+    """Return the values of columns that are stored, for `read_column`."""
+    return [values[:_STORED] for values in columns]
+
+
+def read_column(values: Sequence[Any]) -> Column:
     """Return a column; older texts lack the last values, the element and the base type's name."""
     names = [field.name for field in fields(Column)][:_STORED]
     lacking = len(names) - len(values)

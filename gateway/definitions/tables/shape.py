@@ -27,7 +27,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from gateway.core.formula import Formula
 from gateway.definitions.model import Column, Plan, Shape, Table
+from gateway.definitions.sql.formulas import inner_columns
 
 __all__ = ["read_shape", "unseen_change", "unseen_changes", "write_shape"]
 
@@ -71,9 +73,23 @@ def unseen_changes(before: Mapping[int, Table], plan: Plan) -> dict[tuple[str, i
         if was is None:
             continue
         why = unseen_change(was.columns, was.shape, now.columns, now.shape, copy.columns)
+        for clause in copy.filters if why is None else ():
+            why = why or _inner_change(clause.formula, before, plan.tables)
         if why is not None:
             reasons[copy.subscription, copy.target_oid] = why
     return reasons
+
+
+def _inner_change(
+    formula: Formula | None, before: Mapping[int, Table], after: Mapping[int, Table]
+) -> str | None:
+    """Return why the values of a sub-select may be others than the stream has shown, or None."""
+    for oid, names in inner_columns(formula).items():
+        if (was := before.get(oid)) is not None and (now := after.get(oid)) is not None:
+            why = unseen_change(was.columns, was.shape, now.columns, now.shape, names)
+            if why is not None:
+                return f"{now}, which its filter reads: {why}"
+    return None
 
 
 def unseen_change(

@@ -13,15 +13,16 @@ from dataclasses import dataclass
 from gateway.core.errors import FilterError, TransientError
 from gateway.core.formula import Formula, Plain, Subselect
 from gateway.core.watermark import StatePartKind
-from gateway.definitions.model import Plan, Table, TableCopy
-from gateway.definitions.moving import formulas_of, inner_of
+from gateway.definitions.model import Plan, Table, TableCopy, TableId
+from gateway.definitions.moving import formulas_of, inner_oids
+from gateway.definitions.tables.inner import describe_inner, why_other
 from gateway.definitions.tables.keys import key_of
 from gateway.pgoutput.messages import Relation, ReplicaIdentity
 from gateway.routing.build.moving_tables import MovingTables
 from gateway.routing.row.inner_changes import InnerChanges, InnerRelation
 from gateway.rowfilter import Selection, compile_filter, selection_of
 from gateway.rowfilter.expr import can_raise
-from gateway.subselects.following import Following, OuterTable
+from gateway.subselects.following import About, Following, OuterTable
 from gateway.subselects.formula import columns_of, plains_of, subselects_of
 from gateway.subselects.sets.value_set import MakeEntries, in_memory
 from gateway.subselects.views import TableViews
@@ -116,6 +117,7 @@ class FollowedTables:
             parts,
             make=make,
             broken=broken,
+            about={oid: _about(each) for oid, each in self.inner.items()},
         )
         self.moving = MovingTables(
             self.following, {oid: rows.columns for oid, rows in self.outer.items()}
@@ -137,26 +139,34 @@ class FollowedTables:
         if moves is not None and copy.subscription in moves.formulas:
             moves.begin_copy(copy.subscription)
 
+    def readers_of(self, oids: Iterable[int]) -> set[TableId]:
+        """Return subscription and OID of the tables whose filters read one of some tables."""
+        return {(copy.subscription, copy.target_oid) for oid in oids for copy in self.outer_of(oid)}
+
     def outer_of(self, inner_oid: int) -> list[TableCopy]:
         """Return the copies whose filters read a table."""
         return [
             copy
             for rows in self.outer.values()
             for copy in rows.copies
-            if inner_oid in set(inner_of(self._formula(copy)))
+            if inner_oid in inner_oids(copy.filters)
         ]
-
-    def _formula(self, copy: TableCopy) -> Formula:
-        return self.following.moves[copy.target_oid].formulas[copy.subscription]
 
     def _inner_relation(self, relation: Relation) -> InnerRelation | None:
         found = self.inner.get(relation.relation_oid)
         if found is None:
             return None
         if (why := _why_changed(found, relation)) is not None:
+            if self.following.unbuilt_of(relation.relation_oid) == {*found.subselects}:
+                return None  # from before the read that builds its sets, which sees it all
             raise InnerTableChangedError(found.table, why)
         names = [column.name for column in relation.columns]
         return found.table.oid, _inner_views(found.table, names, found.subselects)
+
+
+def _about(inner: InnerTable) -> About:
+    table, names = inner.table, inner.columns
+    return describe_inner(table, names), lambda text: why_other(text, table, names)
 
 
 def check_formulas(plan: Plan) -> None:

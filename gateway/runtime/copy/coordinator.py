@@ -18,8 +18,8 @@ from typing import Final, Self
 from gateway.config import CopyTable
 from gateway.copy import Chunk, Progress, row_of
 from gateway.core.background import OnWait
-from gateway.core.failpoints import fail_point
 from gateway.core.errors import GatewayError
+from gateway.core.failpoints import fail_point
 from gateway.core.lsn import Lsn, format_lsn
 from gateway.core.records import Record
 from gateway.core.watermark import CopyState
@@ -217,8 +217,8 @@ class TableCopier:
             self._give_up(job, error)
         for snapshot in snapshots[-1:]:
             self._workers.forget(snapshot)
-        for source, _, error in () if self._moves is None else self._moves.go_on():
-            self._give_up_moves(source.table.oid, error)
+        for failure in () if self._moves is None else self._moves.go_on():
+            self._give_up_moves(failure.source.table.oid, failure.error)
         if self._followed is not None and self._sets is not None:
             if (seen := self._sets.pop_snapshot()) is not None:
                 self._followed.following.forget(seen)

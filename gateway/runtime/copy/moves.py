@@ -23,7 +23,6 @@ from gateway.subselects.moves.reads import MoveChunk
 __all__ = ["Moves"]
 
 
-
 class Moves:
     """Moves of all outer tables, for the loop.
 

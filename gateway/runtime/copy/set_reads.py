@@ -22,7 +22,7 @@ from gateway.core.errors import GatewayError, TransientError
 from gateway.core.lsn import Lsn
 from gateway.observe import event
 from gateway.routing.build.followed_tables import InnerTable
-from gateway.runtime.wait_log import WaitNotice
+from gateway.runtime.copy.first_snapshot import FirstSnapshot
 from gateway.source.copy.chunk_reader import ChunkReader, ChunkSource
 from gateway.source.copy.errors import TableChanged, TableGone, TableUnreadable
 
@@ -69,11 +69,13 @@ class SetReads:
         self._read: _Read | None = None
         self._snapshots: deque[Snapshot] = deque(maxlen=16)
         self._failure: Exception | None = None
-        self._sure_from: int | None = None
         self.altered = False
         self.unreadable: list[tuple[InnerTable, str]] = []
         self._placed = threading.Event()
         self._closed = threading.Event()
+        self._first_snapshot = FirstSnapshot(
+            "the sets of sub-selects wait for transactions that are still running", self._closed
+        )
         self._thread = threading.Thread(target=self._work, name="pgsluice sets", daemon=True)
 
     def start(self) -> None:
@@ -123,7 +125,7 @@ class SetReads:
                 inner = self._tables[0]
                 try:
                     reader = reader or self._open_reader(self._go_on)
-                    self._wait_until_sure(reader)
+                    self._first_snapshot.wait(reader, self._note)
                     self._hand_over(reader, inner)
                     self._tables.popleft()
                 except (TableGone, TableChanged) as error:
@@ -172,26 +174,9 @@ class SetReads:
         while not self._placed.is_set() and not self._closed.is_set():
             self._placed.wait(_GATE_S)
 
-    def _wait_until_sure(self, reader: ChunkReader) -> None:
-        """Wait for the transactions that ran when the stream was begun."""
-        began, waiting = time.monotonic(), False
-        notice = WaitNotice(
-            "the sets of sub-selects wait for transactions that are still running", reader.awaited
-        )
-        while not self._closed.is_set():
-            snapshot = reader.snapshot()
-            self._sure_from = self._sure_from or snapshot.xmax
-            self._snapshots.append(snapshot)
-            self._wake()
-            if snapshot.xmin >= self._sure_from:
-                if waiting:
-                    reader.wait_for(None)
-                return
-            if not waiting:
-                reader.wait_for(self._sure_from)
-                waiting = True
-            notice(time.monotonic() - began)
-            self._closed.wait(_GATE_S)
+    def _note(self, snapshot: Snapshot) -> None:
+        self._snapshots.append(snapshot)
+        self._wake()
 
     def _go_on(self) -> None:
         if self._closed.is_set():

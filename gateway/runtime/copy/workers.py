@@ -95,9 +95,7 @@ class CopyWorkers:
         self._read_fd, self._write_fd = os.pipe()
         os.set_blocking(self._read_fd, False)
         os.set_blocking(self._write_fd, False)
-        self.moves = MoveReaders(
-            settings, open_reader=open_reader, wake=self.wake, retry_s=retry_s
-        )
+        self.moves = MoveReaders(settings, open_reader=open_reader, wake=self.wake, retry_s=retry_s)
         ranged = any(job.is_ranged for job in jobs)
         workers = settings.parallel if ranged else min(settings.parallel, len(jobs))
         self._threads = [

@@ -197,6 +197,9 @@ class Pipeline:
             return Outcome.REACHED_SWITCH
         if self._needs_new_plan():  # a table held last is copied before endpos ends the loop
             return Outcome.START_AGAIN
+        if self._position.passed and self._copier is not None and self._copier.unfinished:
+            # The last transactions have begun moves, which end at positions after them.
+            return Outcome.STOPPED if self._stopping() else Outcome.START_AGAIN
         return Outcome.REACHED_ENDPOS if self._position.passed else Outcome.STOPPED
 
     @property

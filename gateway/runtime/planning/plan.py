@@ -39,6 +39,7 @@ from gateway.definitions.ddl.effects import (
 from gateway.definitions.groups import only_group
 from gateway.definitions.masks import PlannedMasks, with_masks
 from gateway.definitions.model import Catalog, Definitions, Fault, Plan, Table, TableId
+from gateway.definitions.moving import inner_oids
 from gateway.definitions.sql.parser import parse_definitions
 from gateway.definitions.tables.keys import unpublished_names
 from gateway.definitions.tables.listed import Listed
@@ -363,6 +364,9 @@ class PlanReader:
         """Whether the targets of a relation have changed, and its Relation message has not."""
         publishes = (p for p in self._plan.publishes if p.relation_oid == relation_oid)
         targets = {publish.target_oid for publish in publishes}
+        for copy in self._plan.copies:  # whose filters read it
+            if relation_oid in inner_oids(copy.filters):
+                targets |= {copy.target_oid, relation_oid}
         return bool(targets) and has_unseen_changes(self._connection, self._plan, targets)
 
     def apply_ddl(self, content: bytes, commit_lsn: Lsn) -> Plan | None:

@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 
 from gateway.definitions.model import Plan, Table
+from gateway.definitions.moving import inner_oids
 from gateway.definitions.tables.labels import has_new_labels
 from gateway.definitions.tables.shape import unseen_changes
 from gateway.source.catalog.shape_queries import shapes_digest
@@ -51,6 +52,7 @@ class ShapeWatch:
             TransientError: the connection is gone.
         """
         targets = {copy.target_oid for copy in plan.copies}
+        targets.update(*(inner_oids(copy.filters) for copy in plan.copies))
         try:
             digest = shapes_digest(connection, targets)
             if digest == self._digest:

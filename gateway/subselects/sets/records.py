@@ -1,6 +1,7 @@
 """Records of sets in the progress topic: what a commit writes, and reading it back.
 
-    <set>                          format and the OID of the sub-select's table: the set is complete
+    <set>                          format, the OID of the sub-select's table and a description of
+                                   that: the set is complete
     <set>/<bits>.<prefix, hex>     a leaf: for each entry its length, its bytes and its count
 
 `<set>` is `Subselect.name`. Numbers are varints. All records of a commit are in one Kafka
@@ -11,7 +12,7 @@ is read from the source again.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from gateway.core.errors import ProtocolError
@@ -64,10 +65,22 @@ class StoredSet:
     Args:
         target: The set.
         most: Number of entries beyond which a leaf is split.
+        about: Description of the sub-select's table.
+        why_other: Returns why a table of another description may have other values, or None.
     """
 
-    def __init__(self, target: ValueSet, *, most: int = MOST) -> None:
+    def __init__(
+        self,
+        target: ValueSet,
+        *,
+        most: int = MOST,
+        about: str = "",
+        why_other: Callable[[str], str | None] = lambda about: None,
+    ) -> None:
         self.target = target
+        self._head = varint(SET_FORMAT) + varint(target.subselect.table_oid)
+        self._about = about.encode()
+        self._why_other = why_other
         self._most = most
         self._leaves = Leaves(most=most)
         self._written: set[str] = set()
@@ -91,9 +104,8 @@ class StoredSet:
     def pop_records(self) -> Iterator[SetRecord]:
         """Return the records of what has changed since the last call; they are committed once."""
         if self.name not in self._written:
-            head = varint(SET_FORMAT) + varint(self.target.subselect.table_oid)
             self._written.add(self.name)
-            yield self.name, head
+            yield self.name, self._head + self._about
         for leaf, entries in self._leaves.pop_changed(self.target.entries).items():
             name = _leaf_name(self.name, leaf)
             if entries is not None:
@@ -114,9 +126,13 @@ class StoredSet:
         """
         if (head := records.get(self.name)) is None:
             return "it has not been built yet"
-        expected = varint(SET_FORMAT) + varint(self.target.subselect.table_oid)
-        if head != expected:
+        if not head.startswith(self._head):
             return "its records have a format that this gateway does not know"
+        about = head.removeprefix(self._head)
+        if about != self._about:
+            why = self._why_other(about.decode(errors="replace"))
+            if why is not None:
+                return why
         found: dict[Leaf, list[tuple[bytes, int]]] = {}
         for name, value in records.items():
             leaf = _leaf_of(self.name, name)
@@ -135,7 +151,9 @@ class StoredSet:
         for entries in found.values():
             self.target.fill(entries)
         self._leaves = Leaves(set(found), most=self._most)
-        self._written = {self.name, *(_leaf_name(self.name, leaf) for leaf in found)}
+        self._written = {_leaf_name(self.name, leaf) for leaf in found}
+        if about == self._about:
+            self._written.add(self.name)
         return None
 
     def _belongs(self, entry: bytes, leaf: Leaf) -> bool:

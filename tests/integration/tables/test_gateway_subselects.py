@@ -57,3 +57,23 @@ def test_rows_are_those_of_the_sets_from_the_first_start_on(
         s.run_to(current_lsn(connection))
         assert_as_the_source(s)
     assert_exactly_once(s, ["orders"])
+
+
+def test_rows_move_when_other_tables_say_so(scene: MakeScene, database: Database) -> None:
+    with database.connect() as connection:
+        connection.execute(TABLES.encode())
+        s = scene(DEFINITIONS)
+        s.run_to(current_lsn(connection))
+
+        for statement in (
+            "UPDATE customers SET tenant = 1 WHERE id IN (3, 4, 5)",
+            "UPDATE customers SET tenant = 2 WHERE id = 6",
+            "INSERT INTO customers VALUES (23, 1, 1)",
+            "DELETE FROM customers WHERE id = 11",
+            "UPDATE cities SET country = 'FR' WHERE id = 2",
+            "UPDATE cities SET country = 'US' WHERE id = 1",
+        ):
+            connection.execute(statement)
+        s.run_to(current_lsn(connection))
+        assert_as_the_source(s)
+    assert_exactly_once(s, ["orders"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from gateway.copy import Snapshot
@@ -9,7 +11,7 @@ from gateway.core.errors import ValueFormatError
 from gateway.core.watermark import StatePart, StatePartKind
 from gateway.pgoutput.messages import UNCHANGED
 from gateway.subselects.following import Following, OuterTable
-from gateway.subselects.formula import Plain, SetTest, SetTestKind, Subselect
+from gateway.subselects.formula import Plain, RowView, SetTest, SetTestKind, Subselect
 from gateway.subselects.views import TableViews
 from tests.unit.subselects.tables import CUSTOMERS, ORDERS
 
@@ -31,10 +33,15 @@ def customer(number: bytes, tenant: bytes | None = b"1") -> tuple[bytes | None, 
     return (number, b"7", tenant, b"name", None)
 
 
+def build(found: Following, rows: Iterable[RowView]) -> None:
+    for _ in found.place_table(TENANT.table_oid, SEES_ALL, rows):
+        pass
+
+
 def built() -> tuple[Following, dict[StatePartKind, dict[str, bytes]]]:
     found = following({})
     rows = [CUSTOMER_VIEWS.of(customer(b"%d" % number)) for number in range(5)]
-    found.place_set(TENANT, SEES_ALL, rows)
+    build(found, rows)
     found.moves[ORDERS.oid].begin_copy("s")
     parts: dict[StatePartKind, dict[str, bytes]] = {"set": {}, "moves": {}}
     for kind, name, value in found.pop_parts():
@@ -49,7 +56,7 @@ def test_a_set_without_records_is_built_and_its_tables_are_copied() -> None:
     assert found.unbuilt == [TENANT]
     assert found.moves[ORDERS.oid].whole == {"s"}
     assert found.pop_parts() == (StatePart("moves", f"{ORDERS.oid}/w", b"\1\3\2s"),)
-    found.place_set(TENANT, SEES_ALL, [CUSTOMER_VIEWS.of(customer(b"3"))])
+    build(found, [CUSTOMER_VIEWS.of(customer(b"3"))])
     assert found.is_built(FORMULA)
     assert (b"3",) in found.sets[TENANT]
 

@@ -68,8 +68,8 @@ class Scene:
         )
         outer = OuterTable(T1, (0,), formulas, orders.of)
         self.following = Following([outer], lambda *_: None, {})
-        for subselect in self.following.unbuilt:
-            self.following.place_set(subselect, Snapshot(1, 1, frozenset()), [])
+        for _ in self.following.place_table(CUSTOMERS, Snapshot(1, 1, frozenset()), []):
+            pass
         self.moves = self.following.moves[T1]
         for name in formulas:
             self.moves.begin_copy(name)

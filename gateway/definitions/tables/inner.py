@@ -1,0 +1,41 @@
+"""Description of the table of sub-selects that is kept with a set, and what makes it another. Pure.
+
+A set is built again if rows can have got values of which the stream has shown nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import astuple, replace
+
+from gateway.definitions.model import Table
+from gateway.definitions.tables.remembered import read_column, stored_columns
+from gateway.definitions.tables.shape import read_shape, unseen_change, write_shape
+
+__all__ = ["describe_inner", "why_other"]
+
+
+def describe_inner(table: Table, names: Collection[str]) -> str:
+    """Return a description of the columns `names` of a table, for `why_other`."""
+    columns = [replace(column, missing=None) for column in table.columns if column.name in names]
+    description = [stored_columns(map(astuple, columns)), write_shape(table.shape)]
+    return json.dumps(description, ensure_ascii=False, separators=(",", ":"))
+
+
+def why_other(text: str, table: Table, names: Collection[str]) -> str | None:
+    """Return why the values of the table may be others than those at the time of `text`, or None.
+
+    `text` is what Kafka has, whoever has written it.
+    """
+    try:
+        columns, shape = json.loads(text)
+        before, shape_before = [read_column(values) for values in columns], read_shape(shape)
+        types = {column.name: (column.attnum, column.type_oid) for column in before}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return "the description of its table does not read"
+    for column in table.columns:
+        if column.name in names and types.get(column.name) != (column.attnum, column.type_oid):
+            return f"column {column.name} of {table} is another one, or has another type"
+    why = unseen_change(before, shape_before, table.columns, table.shape, names)
+    return None if why is None else f"{table}: {why}"
