@@ -82,7 +82,7 @@ def normalise(
     Raises:
         FilterError: it cannot be followed exactly; with the reason and the position.
     """
-    return _Normaliser(where, lookup, where if text is None else text, offset).normalise(table)
+    return _Normaliser(where, lookup, where if text is None else text, offset).filter_on(table)
 
 
 def _has_subselect(node: Any) -> bool:
@@ -96,7 +96,7 @@ class _Normaliser:
         self._text = text
         self._offset = offset
 
-    def normalise(self, table: Table) -> Formula:
+    def filter_on(self, table: Table) -> Formula:
         try:
             tree = parse(f"{_PREFIX}{self._where}\n)")
         except postgast.PgQueryError as error:
