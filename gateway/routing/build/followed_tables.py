@@ -2,7 +2,7 @@
 
 Inner relations are checked as they are announced. A relation that is not as it was planned, so that
 its changes cannot be counted, ends the stream by `InnerTableChangedError`; the next attempt makes a
-plan from the catalog as it is, and builds the sets anew.
+plan from the catalog as it is, and builds the sets again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from gateway.core.errors import FilterError, TransientError
 from gateway.core.formula import Formula, Plain, Subselect
 from gateway.core.watermark import StatePartKind
-from gateway.definitions.model import Plan, Table, TableCopy, TableId
+from gateway.definitions.model import Plan, Table, TableCopy
 from gateway.definitions.moving import formulas_of, inner_oids
 from gateway.definitions.tables.inner import describe_inner, why_other
 from gateway.definitions.tables.keys import key_of
@@ -47,7 +47,7 @@ class InnerTableChangedError(TransientError):
 
 @dataclass(frozen=True, slots=True)
 class InnerTable:
-    """What is read of the table of sub-selects.
+    """Columns that are read of the table of sub-selects.
 
     Attributes:
         columns: Columns that decide, in the table's order.
@@ -122,6 +122,7 @@ class FollowedTables:
         self.moving = MovingTables(
             self.following, {oid: rows.columns for oid, rows in self.outer.items()}
         )
+        self.moving.note_rewritten = self._rewritten
         self.changes = InnerChanges(self.following, self._inner_relation)
 
     def __bool__(self) -> bool:
@@ -139,10 +140,6 @@ class FollowedTables:
         if moves is not None and copy.subscription in moves.formulas:
             moves.begin_copy(copy.subscription)
 
-    def readers_of(self, oids: Iterable[int]) -> set[TableId]:
-        """Return subscription and OID of the tables whose filters read one of some tables."""
-        return {(copy.subscription, copy.target_oid) for oid in oids for copy in self.outer_of(oid)}
-
     def outer_of(self, inner_oid: int) -> list[TableCopy]:
         """Return the copies whose filters read a table."""
         return [
@@ -151,6 +148,17 @@ class FollowedTables:
             for copy in rows.copies
             if inner_oid in inner_oids(copy.filters)
         ]
+
+    def _rewritten(self, oids: Iterable[int]) -> None:
+        """Note that tables were rewritten, by whose rows sets may be others.
+
+        Raises:
+            InnerTableChangedError: a set was built before that.
+        """
+        for oid in oids:
+            inner = self.inner.get(oid)
+            if inner is not None and self.following.unbuilt_of(oid) != {*inner.subselects}:
+                raise InnerTableChangedError(inner.table, "its rows were written again")
 
     def _inner_relation(self, relation: Relation) -> InnerRelation | None:
         found = self.inner.get(relation.relation_oid)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from gateway.definitions.model import TableId
 from gateway.routing.row.copied_rows import picker
@@ -21,11 +21,15 @@ class MovingTables:
     Args:
         following: Sets and moves.
         columns: Names of the columns of the rows of each table's moves, by its OID.
+
+    Attributes:
+        note_rewritten: Called with the OIDs of tables of which all rows were written again.
     """
 
     def __init__(self, following: Following, columns: Mapping[int, Sequence[str]]) -> None:
         self._following = following
         self._columns = columns
+        self.note_rewritten: Callable[[Iterable[int]], None] = lambda oids: None
 
     @property
     def tables(self) -> Collection[int]:

@@ -246,6 +246,9 @@ class RelationRoutes:
             )
 
     def _apply_rewritten(self, oids: Iterable[int], xid: int | None) -> None:
+        oids = list(oids)
+        if self._builder.moving is not None:
+            self._builder.moving.note_rewritten(oids)
         for target in targets_of(self._publishes, oids):
             if not self.copies.rewrite(target, xid):
                 self.copy_rewritten([target])

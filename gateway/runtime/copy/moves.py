@@ -1,7 +1,7 @@
 """Moves while the stream goes on: what is unsettled is asked for, and answers are placed.
 
-The threads that read: `gateway.runtime.copy.move_readers`. What is asked, and which rows go out, is
-`gateway.subselects.moves`'.
+The threads that read are in `gateway.runtime.copy.move_readers`; `gateway.subselects.moves` decides
+which rows are asked for, and which go out.
 """
 
 from __future__ import annotations
