@@ -18,6 +18,7 @@ from gateway.core.watermark import CopyState
 from gateway.definitions.ddl.alterations import PREFIX, rewritten
 from gateway.definitions.ddl.authentication import Reason, UntrustedMessageError
 from gateway.definitions.model import Operation, Plan, Publish, TableCopy, TableId
+from gateway.definitions.moving import formula_of
 from gateway.definitions.tables.mask_changes import changed_masks, masks_by_number
 from gateway.definitions.tables.remembered import chosen_signature, key_signature
 from gateway.definitions.tables.shape import unseen_changes
@@ -181,6 +182,7 @@ class RelationRoutes:
         self.projections.adopt(plan)
         self.held.hold(unseen_changes(self._planned, plan))
         self.held.hold(self._masked_otherwise(plan))
+        self.held.hold(self._filtered_otherwise(plan))
         self.held.adopt(plan, self._published_tables)
         self._planned = {**plan.tables, **self._planned}
         ours = self._published_tables
@@ -206,6 +208,16 @@ class RelationRoutes:
             before = masks_by_number(self._planned[copy.target_oid], was)
             if changed_masks(before, masks_by_number(plan.tables[copy.target_oid], copy)):
                 found[table_id] = "a column has another mask: the table has another name or parent"
+        return found
+
+    def _filtered_otherwise(self, plan: Plan) -> dict[TableId, str]:
+        """Return the tables whose filters read other tables than before, or other columns."""
+        found = {}
+        for copy in plan.copies:
+            was = self._copies.get((copy.subscription, copy.target_oid))
+            before = None if was is None else formula_of(was.filters)
+            if was is not None and before != formula_of(copy.filters):
+                found[copy.subscription, copy.target_oid] = "a table that its filter reads is new"
         return found
 
     def apply_ddl(self, message: LogicalMessage, commit_lsn: Lsn, xid: int | None) -> None:

@@ -91,6 +91,8 @@ class Streaming:
         followed = FollowedTables(
             setup.plan, parts, make=set_store(settings), broken=carried.pop_broken_sets()
         )
+        for fault in followed.following.faults:
+            event(_LOG, logging.WARNING, "state of sub-selects not used", because=fault)
         self._followed = followed if followed.outer else None
         self._routes = outside.routes(
             setup.plan,

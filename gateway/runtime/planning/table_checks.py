@@ -21,6 +21,7 @@ from gateway.core.identifiers import one_line, quote_identifier
 from gateway.core.names import error_topic, message_topic, transaction_topic
 from gateway.core.watermark import CopyState
 from gateway.definitions.model import Column, Fault, Plan, Publish, Table, TableId
+from gateway.definitions.moving import inner_oids
 from gateway.definitions.server import SUFFIXES
 from gateway.definitions.tables.keys import chosen_fault, identifies, key_of
 from gateway.definitions.tables.remembered import oversized
@@ -238,8 +239,16 @@ def _unreadable(
     """Return tables that are still to be copied and may not be read."""
     ready = {(state.subscription, state.oid) for state in states if state.state == "ready"}
     to_copy = {(copy.subscription, copy.target_oid) for copy in plan.copies} - ready
-    why = why_unreadable(connection, {oid for _, oid in to_copy})
-    return {table_id: why[table_id[1]] for table_id in to_copy if table_id[1] in why}
+    read = {table_id: {table_id[1]} for table_id in to_copy}
+    for copy in plan.copies:
+        if (found := read.get((copy.subscription, copy.target_oid))) is not None:
+            found |= inner_oids(copy.filters)
+    why = why_unreadable(connection, set[int]().union(*read.values()))
+    return {
+        table_id: why[min(faulty)]
+        for table_id, oids in read.items()
+        if (faulty := oids & why.keys())
+    }
 
 
 def _not_ours(connection: psycopg.Connection, plan: Plan, prefix: str) -> dict[TableId, Fault]:
@@ -309,4 +318,7 @@ def _targets_by_member(plan: Plan) -> Mapping[int, set[TableId]]:
             found[oid].add(table_id)
     for subscription, oid in plan.targets:
         found[oid].add((subscription, oid))
+    for copy in plan.copies:
+        for oid in inner_oids(copy.filters):
+            found[oid].add((copy.subscription, copy.target_oid))
     return found

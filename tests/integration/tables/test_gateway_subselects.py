@@ -7,7 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.backends.servers import Database
-from tests.support.gateway.scene import Scene, assert_exactly_once, current_lsn
+from tests.support.gateway.scene import (
+    Scene,
+    assert_exactly_once,
+    current_lsn,
+    wait_until_slot_is_free,
+)
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 
@@ -77,3 +83,96 @@ def test_rows_move_when_other_tables_say_so(scene: MakeScene, database: Database
         s.run_to(current_lsn(connection))
         assert_as_the_source(s)
     assert_exactly_once(s, ["orders"])
+
+
+KINDS = {
+    "not_in": "customer NOT IN (SELECT city FROM customers WHERE tenant = 1)",
+    "exists": (
+        "EXISTS (SELECT FROM customers AS c WHERE c.id = orders.customer AND c.tenant > 2)"
+        " OR amount < 5"
+    ),
+    "not_exists": (
+        "NOT EXISTS (SELECT FROM customers AS c WHERE c.id = orders.customer AND NOT EXISTS"
+        " (SELECT FROM cities WHERE cities.id = c.city AND country IS NOT NULL))"
+    ),
+}
+KIND_DEFINITIONS = "".join(
+    f"CREATE PUBLICATION p_{name} FOR TABLE orders WHERE ({where});"
+    f"CREATE SUBSCRIPTION {{s}}_{name} CONNECTION '' PUBLICATION p_{name};"
+    for name, where in KINDS.items()
+)
+
+
+def assert_kinds(s: Scene) -> None:
+    for name, where in KINDS.items():
+        expected = s.source_rows(f"SELECT * FROM orders WHERE {where}")
+        assert s.rebuilt("orders", f"{s.slot}_{name}") == expected, name
+
+
+def test_nulls_truncates_and_kills_leave_the_tables_of_the_source(
+    scene: MakeScene, database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute(TABLES.encode())
+        s = scene(KIND_DEFINITIONS, copy={"rows_per_second": 200})
+        gateway = s.project.start()
+        gateway.wait_until_copied(60)
+        assert_kinds(s)
+        for statements in (
+            # NULL in a NOT IN copies the table again; the others move.
+            "UPDATE customers SET city = NULL WHERE id = 1",
+            "UPDATE customers SET tenant = 1, city = 7 WHERE id IN (5, 6)",
+            "DELETE FROM customers WHERE city IS NULL",
+            "UPDATE cities SET country = NULL; UPDATE orders SET customer = NULL WHERE id < 9",
+            "TRUNCATE cities; INSERT INTO customers VALUES (24, 24, 4), (0, NULL, 3)",
+            "TRUNCATE customers; INSERT INTO customers VALUES (2, 2, 1), (7, 3, 3)",
+            "INSERT INTO cities VALUES (3, 'DE'); INSERT INTO orders VALUES (5000, 7, 1)",
+        ):
+            connection.execute(statements.encode())
+            gateway.kill()
+            gateway = s.project.start()
+        end = current_lsn(connection)
+        gateway.kill()
+        wait_until_slot_is_free(connection, s.slot)
+        s.run_to(end)
+    assert_kinds(s)
+
+
+OTHERS = "customer IN (SELECT id FROM customers WHERE tenant IN (3, 4))"
+
+
+def test_reloads_and_ddl_of_the_inner_table_end_in_the_tables_of_the_source(
+    scene: MakeScene, database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute(TABLES.encode())
+        s = scene(DEFINITIONS)
+        gateway = s.project.start()
+        gateway.wait_until_copied(60)
+        s.project.definitions = (
+            f"CREATE PUBLICATION p FOR TABLE orders WHERE ({OTHERS});"
+            f"CREATE PUBLICATION q FOR TABLE orders WHERE ({TENANT});"
+            f"CREATE SUBSCRIPTION {s.slot} CONNECTION '' PUBLICATION p;"
+            f"CREATE SUBSCRIPTION {s.slot}_q CONNECTION '' PUBLICATION q;"
+        )
+        s.project.write()
+        assert s.cli("reload").code == 0
+        connection.execute("UPDATE customers SET tenant = 3 WHERE id = 1")
+        connection.execute("ALTER TABLE customers ALTER COLUMN tenant TYPE bigint USING tenant + 1")
+        connection.execute("INSERT INTO customers VALUES (100, 1, 4)")
+        connection.execute("INSERT INTO orders VALUES (5000, 100, 1)")
+        gateway.wait_until_copied(60)
+
+        connection.execute("ALTER TABLE customers RENAME TO clients")
+        connection.execute("UPDATE clients SET tenant = 4 WHERE id = 2")
+        held = "public.orders: held"
+        wait_until(lambda: held in s.cli("status").out, 60, "orders to be held")
+        connection.execute("ALTER TABLE clients RENAME TO customers")
+        connection.execute("UPDATE customers SET tenant = 1 WHERE id = 3")
+        wait_until(lambda: held not in s.cli("status").out, 60, "orders to be copied again")
+        gateway.wait_until_copied(60)
+        assert gateway.terminate() == 0, gateway.log()
+        s.run_to(current_lsn(connection))
+    assert s.rebuilt("orders") == s.source_rows(f"SELECT * FROM orders WHERE {OTHERS}")
+    expected = s.source_rows(f"SELECT * FROM orders WHERE {TENANT}")
+    assert s.rebuilt("orders", f"{s.slot}_q") == expected
