@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gateway.core.errors import FilterError, TransientError
 from gateway.core.formula import Formula, Plain, Subselect
-from gateway.core.watermark import StatePartKind
+from gateway.core.watermark import StatePart, StateParts
 from gateway.definitions.model import Plan, Table, TableCopy
 from gateway.definitions.moving import formulas_of, inner_oids
 from gateway.definitions.tables.inner import describe_inner, why_other
@@ -27,7 +27,14 @@ from gateway.subselects.formula import columns_of, plains_of, subselects_of
 from gateway.subselects.sets.value_set import MakeEntries, in_memory
 from gateway.subselects.views import TableViews
 
-__all__ = ["FollowedTables", "InnerTable", "InnerTableChangedError", "OuterRows", "check_formulas"]
+__all__ = [
+    "FollowedTables",
+    "InnerTable",
+    "InnerTableChangedError",
+    "OuterRows",
+    "check_formulas",
+    "stale_sets",
+]
 
 
 class InnerTableChangedError(TransientError):
@@ -100,7 +107,7 @@ class FollowedTables:
     def __init__(
         self,
         plan: Plan,
-        parts: Mapping[StatePartKind, Mapping[str, bytes]],
+        parts: StateParts,
         *,
         make: MakeEntries = in_memory,
         broken: Collection[int] = (),
@@ -170,6 +177,16 @@ class FollowedTables:
             raise InnerTableChangedError(found.table, why)
         names = [column.name for column in relation.columns]
         return found.table.oid, _inner_views(found.table, names, found.subselects)
+
+
+def stale_sets(plan: Plan, parts: StateParts) -> tuple[StatePart, ...]:
+    """Return the removal of the sets that no filter of a plan has."""
+    formulas = formulas_of(plan).values()
+    names = {each.name for formula in formulas for each in subselects_of(formula)}
+    found = parts.get("set", {})
+    return tuple(
+        StatePart("set", name, None) for name in found if name.partition("/")[0] not in names
+    )
 
 
 def _about(inner: InnerTable) -> About:

@@ -136,13 +136,18 @@ def put_into_force(
     return after
 
 
-def commit_states(watermark: Watermark, sink: Sink, stopping: Callable[[], bool]) -> None:
-    """Commit what is known of the tables, at the position that Kafka has.
+def commit_states(
+    watermark: Watermark,
+    sink: Sink,
+    stopping: Callable[[], bool],
+    parts: tuple[StatePart, ...] = (),
+) -> None:
+    """Commit what is known of the tables, and `parts`, at the position that Kafka has.
 
     Raises:
         TransientError: an edge failed, or `stopping` is true.
     """
-    _commit(sink, Batch([], watermark), stopping)
+    _commit(sink, Batch([], watermark, parts=parts), stopping)
 
 
 def _log_held(before: Iterable[CopyState], states: Iterable[CopyState]) -> None:

@@ -36,6 +36,7 @@ from gateway.core.watermark import CopyRequest, StateParts, Watermark
 from gateway.definitions.model import Definitions
 from gateway.definitions.tables.unread import with_unread
 from gateway.observe import event
+from gateway.routing.build.followed_tables import stale_sets
 from gateway.runtime.lifecycle.activation import (
     accept_requests,
     begin,
@@ -275,9 +276,11 @@ class Attempt:
             assert isinstance(decision, StartOver), "the slot is held, so it exists"
             start_over(slot, receiver, sink, decision)
             return None
-        if known is not None and known != committed:
-            # Before the publications: they may read the relations again at the next start.
-            commit_states(known, sink, self._process.stopping)
+        stale = stale_sets(setup.plan, recovered.parts)
+        if known is not None and (known != committed or stale):
+            # Before the publications: they may read the relations again at the next start, and
+            # lose tables of sub-selects, whose sets must not be there when they come back.
+            commit_states(known, sink, self._process.stopping, stale)
         slot.ensure_publications()
         if not (decision.rewritten or decision.altered or lost):
             return decision
