@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from bench import copy, encode, feed, fresh, groups, rows, start, subscriptions
+from bench import copy, encode, feed, fresh, groups, rows, start, subscriptions, subselects
 from bench.cases import CASES
 from bench.load import CHANGES_PER_TRANSACTION
 from bench.stream import measure, stop_on_sigterm
@@ -28,6 +28,8 @@ def main() -> int:
             rows.run()
         if arguments.only in (None, "subscriptions"):
             subscriptions.run()
+        if arguments.only == "subselects":
+            subselects.run()
         if arguments.only in ("tables", "neighbours", "many-tables"):
             from bench.tables import run
 
@@ -68,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
             "encode",
             "rows",
             "subscriptions",
+            "subselects",
             "tables",
             "neighbours",
             "many-tables",
@@ -82,7 +85,8 @@ def _parser() -> argparse.ArgumentParser:
         "or the Spark job on a large table, on one twenty times as large, on many small ones, and "
         "how long a commit takes to be seen in its tables; the "
         "copy of a table, what Kafka takes when nothing else is done, two groups beside one "
-        "gateway, or the start of a gateway with many empty tables",
+        "gateway, the start of a gateway with many empty tables, or filters over other tables "
+        "beside plain ones",
     )
     parser.add_argument(
         "--case",

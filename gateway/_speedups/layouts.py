@@ -111,10 +111,19 @@ class Decision(NamedTuple):
 
 
 class Index(NamedTuple):
-    """Decisions by the text of one column; None is NULL."""
+    """Decisions by the text of one column; None is NULL.
+
+    Attributes:
+        by_text: The decisions, if they never change.
+        decisions: Otherwise all of them.
+        lookup: Places in `decisions` by text, as of now; None for a text that is left to Python. It
+            is asked for every row, for the old and the new one, and finds what it does not have.
+    """
 
     column: int
     by_text: Mapping[bytes | None, tuple[Decision, ...]]
+    decisions: tuple[Decision, ...] = ()
+    lookup: Mapping[bytes | None, tuple[int, ...] | None] | None = None
 
 
 class Candidates(NamedTuple):

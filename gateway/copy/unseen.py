@@ -8,7 +8,7 @@ is right. Each names its row by the key it had; no comparison of keys is ever ma
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
@@ -17,7 +17,7 @@ from gateway.copy.snapshot import Snapshot
 from gateway.core.copy_progress import Key
 from gateway.pgoutput.messages import UNCHANGED
 
-__all__ = ["Change", "Entry", "IncompleteRow", "Op", "UnseenChanges"]
+__all__ = ["Change", "Entry", "IncompleteRow", "Later", "Op", "UnseenChanges"]
 
 
 class Op(Enum):
@@ -44,6 +44,9 @@ class Change(NamedTuple):
 Entry: TypeAlias = tuple[int, list[Change]]
 """A transaction and its changes, in order."""
 
+Later: TypeAlias = Callable[[], list[Change]]
+"""Makes changes that few reads ever ask for."""
+
 
 class IncompleteRow(NamedTuple):
     """A row that is not known in full, and the transaction that left it so."""
@@ -62,13 +65,13 @@ class UnseenChanges:
     def __init__(self, key: Sequence[int]) -> None:
         self._key = tuple(key)
         self._key_width = max(self._key, default=0) + 1
-        self._entries: list[Entry] = []
+        self._entries: list[tuple[int, list[Change | Later]]] = []
 
     def __bool__(self) -> bool:
         return bool(self._entries)
 
-    def note(self, xid: int, change: Change) -> None:
-        """Note a change of the source's transaction `xid`."""
+    def note(self, xid: int, change: Change | Later) -> None:
+        """Note a change of the source's transaction `xid`, or how to make some."""
         if self._entries and self._entries[-1][0] == xid:
             self._entries[-1][1].append(change)
         else:
@@ -88,7 +91,13 @@ class UnseenChanges:
 
     def unseen_by(self, snapshot: Snapshot) -> list[Entry]:
         """Return the transactions that `snapshot` does not see, or may not."""
-        return [entry for entry in self._entries if not snapshot.sees(entry[0])]
+        found: list[Entry] = []
+        for number, (xid, noted) in enumerate(self._entries):
+            if not snapshot.sees(xid):
+                made = [c for each in noted for c in (each() if callable(each) else (each,))]
+                self._entries[number] = xid, [*made]
+                found.append((xid, made))
+        return found
 
     def key_of(self, row: Row) -> Key:
         """Return the key of a row."""

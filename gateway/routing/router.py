@@ -319,7 +319,7 @@ class Router:
                     continue
                 route = route_of[int.from_bytes(frame[at : at + 4])]
                 if route.compiled is not None:
-                    reached = route.compiled.run(frames, place, at, tx, piece)
+                    reached = route.run(frames, place, at, tx, piece)
                     if reached > place:
                         place = reached
                         continue

@@ -238,6 +238,10 @@ class Following:
             self._stored[subselect].note(delta)
         return changes
 
+    def candidates_of(self, oid: int) -> Candidates:
+        """Return the candidates of an outer table."""
+        return self._candidates[oid]
+
     def candidates(
         self, oid: int, view: RowView, changes: Mapping[Subselect, SetChange]
     ) -> set[str]:

@@ -64,19 +64,24 @@ static int read_list(CandidateList *to, PyObject *from, const Numbered *of)
 
 static int read_index(Index *to, PyObject *from, const Numbered *of)
 {
-    PyObject *text, *decisions, *by_text;
+    PyObject *text, *decisions, *by_text, *lookup;
     Py_ssize_t at = 0;
 
     if (!has_layout(from, INDEX_SIZE, "index"))
         return FAILED;
     to->column = PyLong_AsSsize_t(PyTuple_GetItem(from, INDEX_COLUMN));
     by_text = PyTuple_GetItem(from, INDEX_BY_TEXT);
+    lookup = PyTuple_GetItem(from, INDEX_LOOKUP);
     if (PyErr_Occurred())
         return FAILED;
-    if (!PyDict_Check(by_text))
+    if (!PyDict_Check(by_text) || (lookup != Py_None && !PyDict_Check(lookup)))
         return refuse("an index is not by text");
     if (to->column < 0 || to->column >= of->columns)
         return refuse("there is no such column");
+    if (lookup != Py_None) {
+        to->lookup = lookup;
+        return read_list(&to->looked_up, PyTuple_GetItem(from, INDEX_DECISIONS), of);
+    }
     to->room = 4;
     while (to->room < 2 * (size_t)PyDict_Size(by_text))
         to->room *= 2;
@@ -127,9 +132,11 @@ int candidates_read(Candidates *to, PyObject *from, const Numbered *of)
         return FAILED;
     }
     to->index_count = PyTuple_Size(indexes);
-    for (Py_ssize_t i = 0; i < to->index_count; i++)
+    for (Py_ssize_t i = 0; i < to->index_count; i++) {
         if (read_index(&to->indexes[i], PyTuple_GetItem(indexes, i), of) != DONE)
             return FAILED;
+        to->has_lookup |= to->indexes[i].lookup != NULL;
+    }
     return DONE;
 }
 
@@ -142,6 +149,7 @@ void candidates_free(Candidates *candidates)
             PyMem_Free(index->entries[at].found.items);
         PyMem_Free(index->entries);
         PyMem_Free(index->null.items);
+        PyMem_Free(index->looked_up.items);
     }
     PyMem_Free(candidates->indexes);
     PyMem_Free(candidates->everyone.items);
@@ -165,6 +173,60 @@ static const CandidateList *under(const Index *index, const Value *value)
     return &entry_of(index, hash, value->text, value->size)->found;
 }
 
+/* Ask the index that changes about a text. What it raises is left to the interpreted path. */
+static int look_up(const Index *index, const Value *value, CandidateList *found)
+{
+    PyObject *text, *places;
+    int got = DONE;
+
+    if (value->kind == VALUE_UNCHANGED)
+        return NOT_MINE;
+    if (value->kind == VALUE_NULL) {
+        places = PyObject_GetItem(index->lookup, Py_None);
+    } else {
+        text = PyBytes_FromStringAndSize((const char *)value->text, (Py_ssize_t)value->size);
+        if (text == NULL)
+            return FAILED;
+        places = PyObject_GetItem(index->lookup, text);
+        Py_DECREF(text);
+    }
+    if (places == NULL) {
+        if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError))
+            return FAILED;
+        PyErr_Clear();
+        return NOT_MINE;
+    }
+    if (!PyTuple_Check(places))
+        got = NOT_MINE;
+    for (Py_ssize_t i = 0; got == DONE && i < PyTuple_Size(places); i++) {
+        size_t place = PyLong_AsSize_t(PyTuple_GetItem(places, i));
+
+        if (PyErr_Occurred())
+            got = FAILED;
+        else if (place >= index->looked_up.count)
+            got = refuse("there is no such decision");
+        else
+            got = append(found, &(CandidateList){&index->looked_up.items[place], 1, 1});
+    }
+    Py_DECREF(places);
+    return got;
+}
+
+/* Whether a row is looked up by another text than its predecessor: who has which is Python's. */
+static int is_looked_up_anew(const Candidates *among, const Value *before, const Value *after)
+{
+    for (Py_ssize_t i = 0; i < among->index_count; i++) {
+        const Index *index = &among->indexes[i];
+        const Value *old = &before[index->column], *new = &after[index->column];
+
+        if (index->lookup != NULL &&
+            (old->kind != new->kind || old->size != new->size ||
+             (old->size > 0 && memcmp(old->text, new->text, old->size) != 0)))
+            return 1;
+    }
+    return 0;
+}
+
 /* As gateway.routing.row.targets.Candidates.of. */
 int candidates_find(const Candidates *among, const Value *values, CandidateList *found)
 {
@@ -176,7 +238,13 @@ int candidates_find(const Candidates *among, const Value *values, CandidateList 
         const Index *index = &among->indexes[i];
         const Value *value = &values[index->column];
 
+        if (index->lookup != NULL) {
+            got = look_up(index, value, found);
+            continue;
+        }
         if (value->kind == VALUE_UNCHANGED) {
+            if (among->has_lookup)
+                return NOT_MINE;
             found->count = 0;
             return append(found, &among->everyone);
         }
@@ -194,6 +262,8 @@ int candidates_find_both(const Candidates *among, const Value *old_values, const
 
     if (got != DONE || old_values == NULL || among->index_count == 0)
         return got;
+    if (among->has_lookup && is_looked_up_anew(among, old_values, new_values))
+        return NOT_MINE;
     got = candidates_find(among, old_values, before);
     for (size_t i = 0; got == DONE && i < before->count; i++) {
         size_t k = 0;

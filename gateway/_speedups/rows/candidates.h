@@ -30,12 +30,15 @@ typedef struct {
     CandidateList null;
     Entry *entries; /* by their hash, the next free place where it is occupied; a power of two */
     size_t room;
+    PyObject *lookup; /* borrowed; places in `looked_up` by text, instead of entries; or NULL */
+    CandidateList looked_up;
 } Index;
 
 typedef struct {
     CandidateList everyone, others;
     Index *indexes;
     Py_ssize_t index_count;
+    int has_lookup; /* whether one of the indexes has a look-up */
 } Candidates;
 
 /* Targets and conditions to which the numbers of a specification refer. */

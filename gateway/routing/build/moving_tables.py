@@ -8,7 +8,7 @@ from gateway.definitions.model import TableId
 from gateway.routing.row.copied_rows import picker
 from gateway.routing.row.moving_route import MovingRoute
 from gateway.routing.row.projection_route import ProjectionRoute
-from gateway.routing.row.targets import Passes, Row, Target
+from gateway.routing.row.targets import LookupIndex, MovingTargets, NamesOf, Passes, Row, Target
 from gateway.subselects.following import Following
 from gateway.subselects.formula import columns_of
 
@@ -58,9 +58,61 @@ class MovingTables:
                     of_table = found.setdefault(route.target_oid, {})
                     of_table[target.counter.subscription] = route, target
         return [
-            MovingRoute(self._following, oid, targets, self._picker(oid, names))
+            MovingRoute(
+                self._following,
+                oid,
+                targets,
+                self._picker(oid, names),
+                self._looked_up(oid, names, targets),
+            )
             for oid, targets in found.items()
         ]
+
+    def _looked_up(
+        self, oid: int, names: Sequence[str], targets: Mapping[str, tuple[ProjectionRoute, Target]]
+    ) -> dict[int, MovingTargets] | None:
+        """Return the targets of each projection as the compiled path finds them, if it can."""
+        candidates = self._following.candidates_of(oid)
+        if any(len(columns) != 1 or columns[0] not in names for columns in candidates.columns):
+            return None
+        if any(target.refused is not None for _, target in targets.values()):
+            return None
+        of_route: dict[int, list[str]] = {}
+        for name, (route, _) in sorted(targets.items()):
+            of_route.setdefault(id(route), []).append(name)
+        formulas = self._following.moves[oid].formulas
+        looked_up: dict[int, MovingTargets] = {}
+        for route_id, own in of_route.items():
+            passes = {
+                name: None if candidates.is_decided(name) else self.passes((name, oid), names)
+                for name in own
+            }
+            # All columns, whoever tests them here: a row with an unsettled value is not calm.
+            indexes = []
+            for columns in candidates.columns:
+                found = {*candidates.found_by(columns)}.intersection(own)
+                indexes.append(
+                    LookupIndex(
+                        names.index(columns[0]),
+                        self._names_of(oid, columns[0]),
+                        [(name, passes.pop(name)) for name in sorted(found)],
+                    )
+                )
+            read = frozenset[str]().union(*(columns_of(formulas[name]) for name in own))
+            others = [(name, decision) for name, decision in passes.items() if decision is not None]
+            looked_up[route_id] = MovingTargets(others, indexes, read)
+        return looked_up
+
+    def _names_of(self, oid: int, column: str) -> NamesOf:
+        candidates, moves = self._following.candidates_of(oid), self._following.moves[oid]
+        width, place = len(self._columns[oid]), self._columns[oid].index(column)
+
+        def names_of(text: bytes | None) -> list[str] | None:
+            row: list[bytes | None] = [None] * width
+            row[place] = text
+            return candidates.calm((column,), moves.view(row).value((column,)))
+
+        return names_of
 
     def passes(self, table_id: TableId, names: Sequence[str]) -> Passes:
         """Return the decision on a copied row with columns `names`, by the sets as they are."""

@@ -48,7 +48,7 @@ from gateway.routing.ports import (
 from gateway.routing.row.binary_rows import RowToText, compile_row
 from gateway.routing.row.copied_rows import CopyRoute
 from gateway.routing.row.filters import Asking, Filters
-from gateway.routing.row.moving_route import MovingRoute
+from gateway.routing.row.moving_route import MovingRoute, looked_up_by
 from gateway.routing.row.native import compile_rows
 from gateway.routing.row.projection_route import ProjectionRoute
 from gateway.routing.row.relation_route import RelationRoute
@@ -302,8 +302,9 @@ class RelationRoutes:
         if self._builder.moving is not None:
             moving = self._builder.moving.routes(names, projection_routes)
         compiled = None
-        if to_text is None and asking is None and not watches and not moving:
-            compiled = compile_rows(relation_oid, names, projection_routes, self.filters)
+        looked_up = looked_up_by(moving)
+        if to_text is None and asking is None and not watches and looked_up is not None:
+            compiled = compile_rows(relation_oid, names, projection_routes, self.filters, looked_up)
         return RelationRoute(
             relation_oid,
             name,

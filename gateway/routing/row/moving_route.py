@@ -7,22 +7,24 @@ of a key change, which consumers fold into one UPDATE and skip if they lack the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol
 
+from gateway.copy.unseen import Change
 from gateway.core.errors import UnfitError
 from gateway.core.records import Record
 from gateway.definitions.model import Operation
 from gateway.routing.row.projection_route import Draft, ProjectionRoute
 from gateway.routing.row.quarantine import UnfitChange
-from gateway.routing.row.targets import Row, Target
+from gateway.routing.row.targets import MovingTargets, Row, Target
 from gateway.routing.row.transaction_state import TransactionState
 from gateway.rowfilter import Action
 from gateway.subselects.following import FollowedTransaction, Following
 from gateway.subselects.moves.decision import Sending
+from gateway.subselects.moves.table_moves import TableMoves
 from gateway.subselects.moves.transaction import RowChange
 
-__all__ = ["MovingRoute"]
+__all__ = ["MovingRoute", "looked_up_by"]
 
 _ACTIONS: Final = {
     Sending.INSERT: Action.INSERT,
@@ -33,6 +35,25 @@ _ACTIONS: Final = {
 """Operation as which a record is counted."""
 
 
+class ReadChange(Protocol):
+    """A change of one row, as `gateway.routing.row.relation_route` reads it."""
+
+    @property
+    def old(self) -> Row | None:
+        """The old row, or what was sent of it."""
+        ...
+
+    @property
+    def new(self) -> Row | None:
+        """The new row."""
+        ...
+
+    @property
+    def is_insert(self) -> bool:
+        """Whether it is an INSERT."""
+        ...
+
+
 class MovingRoute:
     """Route of one relation to the targets of one outer table.
 
@@ -41,6 +62,11 @@ class MovingRoute:
         table_oid: OID of the outer table.
         targets: Targets with the routes that encode for them, by subscription.
         pick: Function from a tuple to a row of the table's moves.
+        looked_up: Targets of each projection, by its identity, as the compiled path finds them;
+            None if it cannot.
+
+    Attributes:
+        looked_up: As the argument.
     """
 
     def __init__(
@@ -49,11 +75,43 @@ class MovingRoute:
         table_oid: int,
         targets: Mapping[str, tuple[ProjectionRoute, Target]],
         pick: Callable[[Row], Row],
+        looked_up: Mapping[int, MovingTargets] | None = None,
     ) -> None:
         self._following = following
         self._table_oid = table_oid
         self._targets = targets
         self._pick = pick
+        self.looked_up = looked_up
+        self._candidates = following.candidates_of(table_oid)
+        self._revision: tuple[int, int] | None = None
+        self._are_looked_up = False
+
+    def is_calm(self, tx: TransactionState) -> bool:
+        """Whether look-ups decide about the transaction's next rows, or say that they do not."""
+        if self.looked_up is None or not _followed(tx).outer(self._table_oid).is_calm:
+            return False
+        revision = self._candidates.revision
+        if revision != self._revision:
+            self._revision = revision
+            self._are_looked_up = self._candidates.are_looked_up()
+            for targets in self.looked_up.values():
+                for index in targets.indexes:
+                    index.lookup.clear()
+        return self._are_looked_up
+
+    def note(self, read: Callable[[], Iterable[ReadChange]], tx: TransactionState) -> None:
+        """Note changes that the compiled path has routed.
+
+        Args:
+            read: Reads them again.
+            tx: State of their transaction.
+        """
+        moves, pick = self._following.moves[self._table_oid], self._pick
+
+        def make() -> list[Change]:
+            return [_noted(moves, pick, change) for change in read()]
+
+        _followed(tx).outer(self._table_oid).later(make)
 
     def insert(self, row: Row, lsn: int, tx: TransactionState, out: list[Record]) -> None:
         """Publish an INSERT to the targets that want the row."""
@@ -120,6 +178,25 @@ class MovingRoute:
                 )
                 unfit = UnfitChange(op, old, full, new, lsn)
                 route.fail(error, operation, unfit, target, tx, out)
+
+
+def looked_up_by(routes: Iterable[MovingRoute]) -> dict[int, MovingTargets] | None:
+    """Return the targets of all routes as the compiled path finds them; None if it cannot."""
+    found: dict[int, MovingTargets] = {}
+    for route in routes:
+        if route.looked_up is None:
+            return None
+        found |= route.looked_up
+    return found
+
+
+def _noted(moves: TableMoves, pick: Callable[[Row], Row], change: ReadChange) -> Change:
+    old = None if change.old is None else pick(change.old)
+    if change.new is None:
+        assert old is not None
+        return moves.deleted(old)
+    new = pick(change.new)
+    return moves.inserted(new) if change.is_insert else moves.updated(old, new)
 
 
 def _followed(tx: TransactionState) -> FollowedTransaction:

@@ -8,8 +8,8 @@ was not compiled (``tools/build_rows.py``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from types import ModuleType
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType, ModuleType
 from typing import Any, Final
 
 from gateway._speedups import layouts
@@ -23,7 +23,7 @@ from gateway.pgoutput.messages import UNCHANGED
 from gateway.routing.row.filters import Filters
 from gateway.routing.row.projection_route import ProjectionRoute
 from gateway.routing.row.record_buffer import PIECE_BYTES, PIECE_RECORDS, Piece
-from gateway.routing.row.targets import Candidate, Candidates, Target
+from gateway.routing.row.targets import Candidate, Candidates, MovingTargets, Passes, Target
 from gateway.routing.row.transaction_state import TransactionState
 from gateway.rowfilter import Condition, condition_of
 
@@ -144,6 +144,7 @@ def compile_rows(
     names: Sequence[str],
     projection_routes: Sequence[ProjectionRoute],
     filters: Filters,
+    looked_up: Mapping[int, MovingTargets] = MappingProxyType({}),
 ) -> CompiledRows | None:
     """Return the compiled path of a relation's rows; None if they are left to the interpreted path.
 
@@ -152,10 +153,13 @@ def compile_rows(
         names: Names of the columns of its tuples, or of the copied rows.
         projection_routes: Routes of each projection.
         filters: Row filters of the plan.
+        looked_up: Targets whose filters have sub-selects, by the identity of their route.
     """
     if why_interpreted() is not None or isinstance(ROWS, str):
         return None
-    decisions = [_Decisions(route, names, filters) for route in projection_routes]
+    decisions = [
+        _Decisions(route, names, filters, looked_up.get(id(route))) for route in projection_routes
+    ]
     specified = [
         _projection(ROWS, route, decided)
         for route, decided in zip(projection_routes, decisions, strict=True)
@@ -177,9 +181,28 @@ class _Decisions:
         read: Names of the columns that these functions read.
     """
 
-    def __init__(self, route: ProjectionRoute, names: Sequence[str], filters: Filters) -> None:
+    def __init__(
+        self,
+        route: ProjectionRoute,
+        names: Sequence[str],
+        filters: Filters,
+        moving: MovingTargets | None,
+    ) -> None:
         self.conditions: list[Condition] = []
         self.read: set[str] = set()
+        others: tuple[layouts.Decision, ...] = ()
+        indexes: tuple[layouts.Index, ...] = ()
+        if moving is not None:
+            self.read.update(moving.columns)
+            numbers = {t.counter.subscription: n for n, t in enumerate(route.targets) if t.moves}
+            others = _decisions(moving.others, numbers)
+            indexes = tuple(
+                layouts.Index(
+                    index.column, {}, _decisions(index.subscriptions, numbers), index.lookup
+                )
+                for index in moving.indexes
+            )
+        self._moving = others, indexes
         self._numbers: dict[tuple[FilterClause, ...], int] = {}
         self._names = names
         self._filters = filters
@@ -202,13 +225,15 @@ class _Decisions:
                 for target, passes in among
             )
 
+        others, indexes = self._moving
         return layouts.Candidates(
-            decisions(candidates.everyone),
-            decisions(candidates.others),
+            (*decisions(candidates.everyone), *others),
+            (*decisions(candidates.others), *others),
             tuple(
                 layouts.Index(index, {text: decisions(found) for text, found in entries.items()})
                 for index, entries in candidates.indexed
-            ),
+            )
+            + indexes,
         )
 
     def _condition(self, target: Target, operation: Operation) -> int:
@@ -224,6 +249,12 @@ class _Decisions:
                 return number
         self.read.update(*(row_filter.columns for row_filter in filters))
         return -1
+
+
+def _decisions(
+    subscriptions: Sequence[tuple[str, Passes | None]], numbers: Mapping[str, int]
+) -> tuple[layouts.Decision, ...]:
+    return tuple(layouts.Decision(numbers[name], -1, passes) for name, passes in subscriptions)
 
 
 def _projection(

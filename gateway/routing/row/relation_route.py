@@ -20,6 +20,7 @@ from gateway.routing.row.filters import Asking
 from gateway.routing.row.moving_route import MovingRoute
 from gateway.routing.row.native import CompiledRows
 from gateway.routing.row.projection_route import ProjectionRoute
+from gateway.routing.row.record_buffer import Piece
 from gateway.routing.row.targets import Row
 from gateway.routing.row.transaction_state import TransactionState
 from gateway.rowfilter import fill_unchanged
@@ -124,6 +125,19 @@ class RelationRoute:
         self.moving = moving
         # Projections of one table share its order, which counts changes, not records.
         self.orders = list({id(route.order): route.order for route in projection_routes}.values())
+
+    def run(
+        self, frames: Sequence[bytes], place: int, at: int, tx: TransactionState, piece: Piece
+    ) -> int:
+        """Route frames by the compiled path, as `CompiledRows.run`, if there is one."""
+        if self.compiled is None or not all(moving.is_calm(tx) for moving in self.moving):
+            return place
+        reached = self.compiled.run(frames, place, at, tx, piece)
+        if self.moving and reached > place:
+            routed = frames[place:reached]
+            for moving in self.moving:
+                moving.note(lambda: [self.read(frame, at) for frame in routed], tx)
+        return reached
 
     def read(self, frame: bytes, at: int) -> Change:
         """Decode the Insert, Update or Delete whose relation OID is at `at` in `frame`."""

@@ -1,20 +1,46 @@
-"""Targets of a row, and the look-up of those that may receive it."""
+"""Targets of a row, and the look-up of those that may receive it.
+
+Targets whose filters have sub-selects are looked up for the compiled path, if a row is *calm*: its
+transaction has changed no set, and nothing about it is unsettled. A subscriber has such a row, and
+is to have it, exactly where its filter is true by the sets as they are, so that it is routed as by
+plain filters. Those that are true of the rows with certain values are found by a map from the text
+of a column, which is filled as texts are asked for, and emptied whenever a set or an unsettled
+slice has changed. All other rows are `gateway.routing.row.moving_route`'s, which is the definition.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from gateway.core.errors import SchemaRefusedError
 from gateway.definitions.model import FilterClause, Operation
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
 from gateway.routing.row.counters import TopicCounter
 
-__all__ = ["Candidate", "Candidates", "Lookup", "Passes", "Row", "Target"]
+__all__ = [
+    "Candidate",
+    "Candidates",
+    "Lookup",
+    "LookupIndex",
+    "MemberLookup",
+    "MovingTargets",
+    "NamesOf",
+    "Passes",
+    "Row",
+    "Target",
+]
+
+_MOST_TEXTS: Final = 20_000
+"""Number of texts that are remembered, whatever the number of all values."""
 
 Row: TypeAlias = Sequence[ColumnValue]
 Passes: TypeAlias = Callable[[Row], bool]
+
+
+NamesOf: TypeAlias = Callable[[bytes | None], Sequence[str] | None]
+"""Returns the subscriptions whose filters are true of a text, or may be; None if it is not calm."""
 
 
 class Target:
@@ -149,3 +175,67 @@ class Candidates:
             return found
         seen = {id(target) for target, _ in found}
         return found + [candidate for candidate in before if id(candidate[0]) not in seen]
+
+
+class MemberLookup(dict[bytes | None, tuple[int, ...] | None]):
+    """Numbers of the targets of a row by the text of one column; None for rows that are not calm.
+
+    Args:
+        names_of: Function that finds the subscriptions of a text.
+        numbers: Number of each subscription that is found here; all others are found elsewhere.
+    """
+
+    def __init__(self, names_of: NamesOf, numbers: Mapping[str, int]) -> None:
+        super().__init__()
+        self._names_of = names_of
+        self._numbers = numbers
+
+    def __missing__(self, text: bytes | None) -> tuple[int, ...] | None:
+        if len(self) >= _MOST_TEXTS:
+            self.clear()
+        names = self._names_of(text)
+        if names is None:
+            found = None
+        else:
+            found = tuple([self._numbers[name] for name in names if name in self._numbers])
+        self[text] = found
+        return found
+
+
+class LookupIndex:
+    """Look-up of the targets of one projection by one column.
+
+    Attributes:
+        column: Index of the column in a tuple.
+        lookup: Numbers of `subscriptions` by text.
+        subscriptions: Subscriptions with what else decides about a row that was found; None for
+            nothing.
+    """
+
+    def __init__(
+        self, column: int, names_of: NamesOf, subscriptions: Sequence[tuple[str, Passes | None]]
+    ) -> None:
+        self.column = column
+        self.subscriptions = subscriptions
+        numbers = {name: number for number, (name, _) in enumerate(subscriptions)}
+        self.lookup = MemberLookup(names_of, numbers)
+
+
+class MovingTargets:
+    """Targets of one projection whose filters have sub-selects, for calm rows.
+
+    Attributes:
+        others: Subscriptions that are asked about every row, with their decisions.
+        indexes: Look-ups for all others.
+        columns: Names of the columns that decisions in Python read.
+    """
+
+    def __init__(
+        self,
+        others: Sequence[tuple[str, Passes]],
+        indexes: Sequence[LookupIndex],
+        columns: frozenset[str],
+    ) -> None:
+        self.others = others
+        self.indexes = indexes
+        self.columns = columns

@@ -20,6 +20,7 @@ from gateway.subselects.formula import (
     Subselect,
     Value,
 )
+from gateway.subselects.moves.state import Slice
 from gateway.subselects.moves.table_moves import TableMoves
 from gateway.subselects.sets.changes import SetChange
 from gateway.subselects.sets.member_index import MemberIndex
@@ -68,6 +69,46 @@ class Candidates:
                 if subselect in by_set and _may_have_had(change, value):
                     found.update(by_set[subselect])
         return found
+
+    @property
+    def columns(self) -> list[tuple[str, ...]]:
+        """Columns by whose values candidates are found."""
+        return list(self._selective)
+
+    def found_by(self, columns: tuple[str, ...]) -> list[str]:
+        """Return the subscriptions that are found by the value of some columns."""
+        return list(dict.fromkeys(n for names in self._selective[columns].values() for n in names))
+
+    def is_decided(self, subscription: str) -> bool:
+        """Whether the filter of a subscription is true of every row that it is found for."""
+        return _is_exact(self._moves.formulas[subscription])
+
+    def calm(self, columns: tuple[str, ...], value: Value) -> list[str] | None:
+        """Return the subscriptions that are found by a value; None if its slice is unsettled."""
+        if self._moves.is_unsettled_for_any(Slice(columns, value)):
+            return None
+        by_set = self._selective[columns]
+        found = [name for each in self._index.having(value) for name in by_set.get(each, ())]
+        return sorted(set(found))
+
+    @property
+    def revision(self) -> tuple[int, int]:
+        """Numbers that change whenever `calm` may have another result."""
+        return self._moves.revision, self._index.revision
+
+    def are_looked_up(self) -> bool:
+        """Whether every unsettled slice is one that `calm` knows."""
+        return self._moves.unsettled_columns() <= self._selective.keys()
+
+
+def _is_exact(formula: Formula) -> bool:
+    match formula:
+        case SetTest(kind=SetTestKind.IN):
+            return True
+        case AnyOf(parts):
+            return all(map(_is_exact, parts))
+        case _:
+            return False
 
 
 def _may_have_had(change: SetChange, value: Value) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from gateway.copy import CopiedRow, Row, Snapshot, row_of
-from gateway.copy.unseen import Change, Op, UnseenChanges
+from gateway.copy.unseen import Change, Later, Op, UnseenChanges
 from gateway.core.copy_progress import Key
 from gateway.pgoutput.messages import UNCHANGED
 from gateway.subselects.formula import (
@@ -55,6 +55,9 @@ class TableMoves:
         members: Returns the set of a sub-select, as of the position that was published last.
         view: Makes what filters see of a row; columns that decide are known in every row.
         state: State that was committed last.
+
+    Attributes:
+        revision: Number that changes whenever other slices are unsettled than before.
     """
 
     def __init__(
@@ -93,6 +96,7 @@ class TableMoves:
         self._reads: dict[int, SliceRead] = {}
         self._key_reads: dict[int, MoveRequest] = {}
         self._number = 0
+        self.revision = 0
 
     @property
     def state(self) -> MoveState:
@@ -114,6 +118,19 @@ class TableMoves:
         return bool(self._slices or self._keys)
 
     # What is unsettled
+
+    @property
+    def has_listed(self) -> bool:
+        """Whether a key is unsettled, or whole subscriptions are."""
+        return bool(self._keys or self.whole)
+
+    def unsettled_columns(self) -> set[tuple[str, ...]]:
+        """Return the columns of the slices that are unsettled."""
+        return {slice_.columns for slice_ in self._slices}
+
+    def is_unsettled_for_any(self, slice_: Slice) -> bool:
+        """Whether a slice is unsettled for any subscription."""
+        return slice_ in self._slices
 
     def listed(self, key: Key) -> Collection[str]:
         """Return the subscriptions for which a key is unsettled."""
@@ -159,6 +176,7 @@ class TableMoves:
                     self._unsettle(Slice(test.columns, value), subscription)
 
     def _unsettle(self, slice_: Slice, subscription: str) -> None:
+        self.revision += 1
         self._slices.setdefault(slice_, set()).add(subscription)
         for read in self._reads.values():
             if read.void(slice_, subscription):
@@ -176,6 +194,7 @@ class TableMoves:
 
     def truncate(self) -> None:
         """Note that no row is left, and that the subscribers are told so."""
+        self.revision += 1
         self._slices.clear()
         self._keys.clear()
         self._tries.clear()
@@ -195,6 +214,7 @@ class TableMoves:
         if (found := self._slices.get(slice_)) is not None:
             found.difference_update(subscriptions)
             if not found:
+                self.revision += 1
                 del self._slices[slice_]
                 self._tries.pop(slice_, None)
 
@@ -328,20 +348,23 @@ class TableMoves:
 
     # Changes
 
-    def note_insert(self, xid: int, new: Row) -> None:
-        """Note an INSERT, for reads that do not see it."""
-        self.unseen.note(xid, Change(Op.MOVE if UNCHANGED in new else Op.PUT, (), new))
+    def note(self, xid: int, change: Change | Later) -> None:
+        """Note a change, or how to make some, for reads that do not see it."""
+        self.unseen.note(xid, change)
 
-    def note_update(self, xid: int, old: Row | None, new: Row) -> None:
-        """Note an UPDATE; without an old row, no column that decides has changed, nor the key."""
+    def inserted(self, new: Row) -> Change:
+        """Return an INSERT as it is noted."""
+        return Change(Op.MOVE if UNCHANGED in new else Op.PUT, (), new)
+
+    def updated(self, old: Row | None, new: Row) -> Change:
+        """Return an UPDATE; without an old row, no column that decides has changed, nor the key."""
         if old is None or self.key_of(old) == self.key_of(new):
-            self.unseen.note(xid, Change(Op.SET, (), new))
-        else:
-            self.unseen.note(xid, Change(Op.MOVE, old, new))
+            return Change(Op.SET, (), new)
+        return Change(Op.MOVE, old, new)
 
-    def note_delete(self, xid: int, old: Row) -> None:
-        """Note a DELETE."""
-        self.unseen.note(xid, Change(Op.DELETE, old, ()))
+    def deleted(self, old: Row) -> Change:
+        """Return a DELETE as it is noted."""
+        return Change(Op.DELETE, old, ())
 
     def note_truncate(self, xid: int) -> None:
         """Note a TRUNCATE."""

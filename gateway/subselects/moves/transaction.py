@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from gateway.copy import Row
+from gateway.copy.unseen import Later
 from gateway.core.copy_progress import Key
 from gateway.pgoutput.messages import UNCHANGED
 from gateway.subselects.formula import RowView, SetTest, Subselect, Truth, holds
@@ -47,9 +48,18 @@ class MoveTransaction:
         self._touched: dict[Key, dict[str, Truth]] = {}
         self._is_truncated = False
 
+    @property
+    def is_calm(self) -> bool:
+        """Whether rows of settled slices are judged alike by the sets as they are."""
+        return not (self._changes or self._is_truncated or self._moves.has_listed)
+
+    def later(self, changes: Later) -> None:
+        """Note changes that were judged elsewhere."""
+        self._moves.note(self._xid, changes)
+
     def insert(self, new: Row) -> RowChange:
         """Begin with an INSERT; each subscription that may want the row is asked for next."""
-        self._moves.note_insert(self._xid, new)
+        self._moves.note(self._xid, self._moves.inserted(new))
         return self._change(None, new)
 
     def update(self, old: Row | None, new: Row) -> RowChange:
@@ -57,12 +67,12 @@ class MoveTransaction:
 
         Unchanged values of the new row are filled from the old one, where that has them.
         """
-        self._moves.note_update(self._xid, old, new)
+        self._moves.note(self._xid, self._moves.updated(old, new))
         return self._change(new if old is None else old, new)
 
     def delete(self, old: Row) -> RowChange:
         """Begin with a DELETE."""
-        self._moves.note_delete(self._xid, old)
+        self._moves.note(self._xid, self._moves.deleted(old))
         return self._change(old, None)
 
     def truncate(self) -> None:

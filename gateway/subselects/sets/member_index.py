@@ -26,6 +26,9 @@ class MemberIndex:
     Args:
         sets: The sets.
         make: Makes the store.
+
+    Attributes:
+        revision: Number that changes whenever a value may be a member of other sets than before.
     """
 
     def __init__(self, sets: Iterable[ValueSet], make: MakeEntries = in_memory) -> None:
@@ -33,6 +36,7 @@ class MemberIndex:
         self._numbers = {each.subselect: number for number, each in enumerate(self._sets)}
         self._entries: Entries = make(place_of_first, _BITS)
         self._latest: dict[Value, list[Subselect]] = {}
+        self.revision = 0
 
     def having(self, value: Value) -> list[Subselect]:
         """Return the sub-selects that a value is a member of; the list must not be changed."""
@@ -57,6 +61,7 @@ class MemberIndex:
 
     def apply(self, changes: Mapping[Subselect, SetChange]) -> None:
         """Apply what a transaction has done to the sets."""
+        self.revision += bool(changes)
         for subselect, change in changes.items():
             if (number := self._numbers.get(subselect)) is None:
                 continue
@@ -72,6 +77,7 @@ class MemberIndex:
 
     def recount_sets(self, sets: Iterable[ValueSet]) -> None:
         """Find the members of some sets again."""
+        self.revision += 1
         self._latest.clear()
         for each in sets:
             number = self._numbers[each.subselect]
@@ -80,6 +86,7 @@ class MemberIndex:
 
     def recount(self) -> None:
         """Find the members of all sets again."""
+        self.revision += 1
         self._latest.clear()
         self._entries.clear()
         for number in range(len(self._sets)):

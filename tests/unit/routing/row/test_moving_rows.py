@@ -4,109 +4,30 @@ from __future__ import annotations
 
 from gateway.copy import Snapshot
 from gateway.core.lsn import Lsn
-from gateway.definitions.model import TableCopy
 from gateway.envelope.envelope import TransactionContext
 from gateway.envelope.headers import HeaderMaker
-from gateway.pgoutput.messages import UNCHANGED, Delete, Insert, Relation, Truncate, Update
-from gateway.routing.build.moving_tables import MovingTables
-from gateway.routing.row.inner_changes import InnerChanges, InnerRelation
+from gateway.pgoutput.messages import UNCHANGED, Delete, Truncate, Update
 from gateway.routing.row.moved_rows import MovedRows
 from gateway.routing.row.transaction_state import TransactionState
-from gateway.subselects.following import Following, OuterTable
-from gateway.subselects.formula import Plain, SetTest, SetTestKind, Subselect
 from gateway.subselects.moves.reads import MoveChunk
-from gateway.subselects.views import TableViews
-from tests.support.gateway.routing_scene import (
-    T1,
-    Gateway,
-    Seen,
-    column,
-    data,
-    full_tuple,
-    key_tuple,
-    publish,
-    relation_of,
-    table,
-    update,
+from tests.support.gateway.moving_scene import (
+    MovingScene,
+    customer,
+    first,
+    moved,
+    order,
+    shown,
+    tenant,
 )
-
-CUSTOMERS = 16390
-ORDERS_TABLE = table(
-    T1,
-    "orders",
-    (column("id", 1), column("customer", 2), column("doc", 3, 25, "text")),
-    identity=("id", "customer"),
-    primary_key=("id",),
-)
-CUSTOMERS_TABLE = table(
-    CUSTOMERS,
-    "customers",
-    (column("id", 1), column("tenant", 2)),
-    identity=("id", "tenant"),
-    primary_key=("id",),
-)
-NAMES = ("id", "customer", "doc")
+from tests.support.gateway.routing_scene import T1, data, full_tuple, key_tuple, publish, update
 
 
-def tenant(number: int) -> SetTest:
-    inner = Subselect(CUSTOMERS, ("id",), Plain(f"tenant = {number}"))
-    return SetTest(SetTestKind.IN, ("customer",), inner)
-
-
-class Scene:
+class Scene(MovingScene):
     """Two tenants' subscriptions, and a third one without a filter."""
 
     def __init__(self) -> None:
-        formulas = {"one": tenant(1), "two": tenant(2)}
-        orders = TableViews(ORDERS_TABLE, NAMES, formulas.values())
-        tests = list(formulas.values())
-        self.customers = TableViews(
-            CUSTOMERS_TABLE,
-            ("id", "tenant"),
-            [test.subselect.filter for test in tests],
-            [("id",)],
-        )
-        outer = OuterTable(T1, (0,), formulas, orders.of)
-        self.following = Following([outer], lambda *_: None, {})
-        for _ in self.following.place_table(CUSTOMERS, Snapshot(1, 1, frozenset()), []):
-            pass
-        self.moves = self.following.moves[T1]
-        for name in formulas:
-            self.moves.begin_copy(name)
-        self.gateway = Gateway(
-            [ORDERS_TABLE],
-            [publish(name, relation=T1) for name in ("one", "two", "all")],
-            copies=[TableCopy(name, T1, (), NAMES) for name in formulas],
-            moving=MovingTables(self.following, {T1: NAMES}),
-            inner=InnerChanges(self.following, self.inner),
-        )
-        self.gateway.commit(relation_of(ORDERS_TABLE), relation_of(CUSTOMERS_TABLE))
-
-    def inner(self, relation: Relation) -> InnerRelation | None:
-        return (CUSTOMERS, self.customers) if relation.name == "customers" else None
-
-    def commit(self, *messages: object) -> list[tuple[str, str | None, str | None]]:
-        """One transaction; its records: subscription, operation, key's first column."""
-        found = data(self.gateway.commit(*messages))  # type: ignore[arg-type]
-        return [(seen.topic.split(".")[0], seen.op, first(seen)) for seen in found]
-
-
-def first(seen: Seen) -> str | None:
-    assert seen.key is not None
-    return f"{seen.key['id']} {seen.key['customer']}"
-
-
-def order(number: int, customer: int) -> Insert:
-    return Insert(T1, (b"%d" % number, b"%d" % customer, b"doc"))
-
-
-def customer(number: int, of: int) -> Insert:
-    return Insert(CUSTOMERS, (b"%d" % number, b"%d" % of))
-
-
-def moved(number: int, before: int, after: int) -> object:
-    old = key_tuple(b"%d" % number, b"%d" % before)
-    return update(old, b"%d" % number, b"%d" % after, oid=CUSTOMERS)
+        everybody = [publish(name, relation=T1) for name in ("one", "two", "all")]
+        super().__init__({"one": tenant(1), "two": tenant(2)}, everybody)
 
 
 def test_moved_rows_are_sent_as_they_are_where_they_are_placed() -> None:
@@ -128,7 +49,7 @@ def test_moved_rows_are_sent_as_they_are_where_they_are_placed() -> None:
     (records,) = route.publish(scene.moves.place(chunk), 5, tx)
 
     found = [scene.gateway.see(record) for record in records]
-    assert [(seen.topic.split(".")[0], seen.op, first(seen)) for seen in found] == [
+    assert shown(found) == [
         ("one", "d", "1 7"),
         ("one", None, "1 7"),
         ("two", "r", "1 7"),
@@ -171,6 +92,21 @@ def test_a_row_reaches_the_tenant_of_its_customer() -> None:
         ("all", "u", "1 7"),
         ("one", "u", "1 7"),
     ]
+
+
+def test_rows_are_looked_up_again_once_their_slice_is_settled() -> None:
+    scene = Scene()
+    scene.commit(customer(7, 1), order(1, 7))
+
+    scene.commit(order(2, 7))  # not calm
+    scene.settle()
+    assert scene.commit(order(3, 7)) == [("all", "c", "3 7"), ("one", "c", "3 7")]
+
+    route = scene.gateway.routes.by_oid[T1]
+    (moving,) = route.moving
+    assert moving.looked_up is not None
+    lookups = [i.lookup for targets in moving.looked_up.values() for i in targets.indexes]
+    assert [*lookups] == ([{b"7": (0,)}] if route.compiled is not None else [{}])
 
 
 def test_sets_count_as_of_the_end_for_the_new_row_and_of_the_beginning_for_the_old_one() -> None:
