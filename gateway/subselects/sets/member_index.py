@@ -36,6 +36,7 @@ class MemberIndex:
         self._numbers = {each.subselect: number for number, each in enumerate(self._sets)}
         self._entries: Entries = make(place_of_first, _BITS)
         self._latest: dict[Value, list[Subselect]] = {}
+        self._found: set[int] = set()  # sets that may have entries
         self.revision = 0
 
     def having(self, value: Value) -> list[Subselect]:
@@ -74,6 +75,7 @@ class MemberIndex:
                 if None not in value:
                     self._latest.pop(value, None)
                     self._entries.put(_key(value, number), int(is_member))
+                    self._found.add(number)
 
     def recount_sets(self, sets: Iterable[ValueSet]) -> None:
         """Find the members of some sets again."""
@@ -89,6 +91,7 @@ class MemberIndex:
         self.revision += 1
         self._latest.clear()
         self._entries.clear()
+        self._found.clear()
         for number in range(len(self._sets)):
             self._add(number)
 
@@ -97,11 +100,14 @@ class MemberIndex:
         self._entries.close()
 
     def _add(self, number: int) -> None:
+        self._found.add(number)
         for value in self._sets[number].values():
             if None not in value:
                 self._entries.put(_key(value, number), 1)
 
     def _remove(self, number: int) -> None:
+        if number not in self._found:
+            return  # all entries would have to be looked at
         own = b"%d" % number
         for key, _ in all_of(self._entries):
             if unpack(key)[1] == own:
