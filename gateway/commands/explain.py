@@ -22,7 +22,7 @@ from gateway.config import Settings
 from gateway.core.display import say
 from gateway.core.errors import ConfigError, UsageError
 from gateway.core.names import topic_of
-from gateway.definitions.model import FilterClause, Operation, Plan, Publish, Table
+from gateway.definitions.model import Operation, Plan, Publish, Table
 from gateway.pgtypes.records import split_record
 from gateway.routing.row.filters import Filters
 from gateway.runtime.planning.plan import read_definitions
@@ -35,6 +35,8 @@ from gateway.source.session.connection import (
     connect,
     server_facts,
 )
+from gateway.subselects.formula import Formula, set_tests_of, subselects_of
+from gateway.subselects.text.render import sql_of
 
 __all__ = ["explain"]
 
@@ -275,7 +277,7 @@ def _verdict(
     target = plan.tables[publish.target_oid]
     topic = topic_of(publish.subscription, target.schema, target.name, settings.topics.names)
     answers = {
-        clause: _ask(connection, clause, source)
+        clause: _ask(connection, clause.text, source)
         for clauses in publish.filters.values()
         for clause in clauses
     }
@@ -303,15 +305,30 @@ def _verdict(
     for clause, answer in answers.items():
         operations = [o.name for o in _ROWS if clause in publish.filters.get(o, ())]
         yield f"    {clause.publication} ({', '.join(operations)}): {clause.text} is {answer}"
+        if clause.formula is not None:
+            yield from _tests(connection, plan, clause.formula, source)
+            continue
         refused = filters.of(clause).refused
         by = "evaluated here" if refused is None else f"evaluated by the server: {refused.reason}"
         yield f"      {by}"
 
 
-def _ask(connection: psycopg.Connection, clause: FilterClause, source: _Source) -> str:
+def _tests(
+    connection: psycopg.Connection, plan: Plan, formula: Formula, source: _Source
+) -> Iterator[str]:
+    """Yield what each sub-select says of the row, and which tables are followed for it."""
+    tests = list(dict.fromkeys(set_tests_of(formula)))
+    for test in tests if [formula] != tests else ():
+        text = sql_of(test, plan.tables)
+        yield f"      {text} is {_ask(connection, text, source)}"
+    inner = sorted({f"{plan.tables[each.table_oid]}" for each in subselects_of(formula)})
+    yield f"      followed here: the row enters or leaves when {' or '.join(inner)} changes"
+
+
+def _ask(connection: psycopg.Connection, text: str, source: _Source) -> str:
     """Return the result of a filter for the row: true, false, null, or its error."""
-    # The filter is the server's own print of what it has accepted as one.
-    condition = sql.SQL(cast(Any, clause.text))
+    # The filter is the server's own print of what it has accepted as one, or made of such.
+    condition = sql.SQL(cast(Any, text))
     query = sql.SQL("SELECT ({}) FROM {} AS r").format(condition, source.item)
     try:
         with connection.transaction():

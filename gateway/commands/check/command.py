@@ -19,6 +19,7 @@ from gateway.commands.check.tables import (
     publication_findings,
     push_down_findings,
     rights_findings,
+    subselect_findings,
     table_findings,
 )
 from gateway.commands.check.topics import owner_findings, topic_findings
@@ -143,6 +144,7 @@ def _source_findings(
             evaluator.open()
         yield fine("row filters: the server of [filters] dsn answers as the source does")
     yield from filter_findings(routes, settings)
+    yield from subselect_findings(plan)
     yield from mask_findings(plan)
     yield from key_findings(plan, settings)
     yield from history_findings(plan, settings)

@@ -10,6 +10,7 @@ from gateway.commands.check.findings import Finding, Severity, failed, fine
 from gateway.config import Settings
 from gateway.core.names import error_topic
 from gateway.definitions.model import Definitions, Operation, Plan
+from gateway.definitions.moving import inner_oids
 from gateway.definitions.sql.expression import column_names
 from gateway.definitions.tables.keys import identifies, key_of, unpublished
 from gateway.pgoutput.messages import ReplicaIdentity
@@ -29,6 +30,7 @@ __all__ = [
     "publication_findings",
     "push_down_findings",
     "rights_findings",
+    "subselect_findings",
     "table_findings",
 ]
 
@@ -78,6 +80,20 @@ def filter_findings(routes: RelationRoutes, settings: Settings) -> Iterator[Find
         )
 
 
+def subselect_findings(plan: Plan) -> Iterator[Finding]:
+    """Yield the tables whose rows other tables select."""
+    followed: dict[tuple[str, int], set[int]] = {}
+    for copy in plan.copies:
+        if inner := inner_oids(copy.filters):
+            followed.setdefault((copy.subscription, copy.target_oid), set()).update(inner)
+    for (subscription, oid), inner in sorted(followed.items()):
+        named = ", ".join(sorted(f"{plan.tables[each]}" for each in inner))
+        yield fine(
+            f"table {plan.tables[oid]} of subscription {subscription}: its rows are selected by "
+            f"{named}, and move when that changes; no publication of a database can say it"
+        )
+
+
 def mask_findings(plan: Plan) -> Iterator[Finding]:
     """Yield the masked columns of each table."""
     masked = {(p.subscription, p.target_oid): p.masks for p in plan.publishes if p.masks}
@@ -118,7 +134,9 @@ def table_findings(plan: Plan) -> Iterator[Finding]:
     """Yield the tables whose records lack large values that an UPDATE leaves as they are."""
     updated = {p.target_oid for p in plan.publishes if Operation.UPDATE in p.operations}
     filtered = {
-        publish.target_oid for publish in plan.publishes if publish.filters.get(Operation.UPDATE)
+        publish.target_oid
+        for publish in plan.publishes
+        if any(clause.formula is None for clause in publish.filters.get(Operation.UPDATE, ()))
     }
     for oid in sorted(updated):
         table = plan.tables[oid]

@@ -44,6 +44,11 @@ class ComparedTable:
         """Whether the rebuilt table does not show which row of the source is meant."""
         return any(name in self.key for name, _ in self.masks)
 
+    @property
+    def moves(self) -> bool:
+        """Whether other tables select its rows, which enter and leave a little later."""
+        return any(clause.formula is not None for clause in self.filters)
+
     def mask(self, names: Sequence[str]) -> RowMask | None:
         """Return the mask of the source's rows with the columns `names`, or None."""
         if not self.masks:

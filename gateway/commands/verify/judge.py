@@ -169,7 +169,7 @@ def against_source(
             manifest = _round(reader, rebuilt, tables)
             # A difference that is the same twice is real.
             same = [
-                keys is not None and table.differing() == keys
+                keys is not None and table.differing() == keys and not table.compared.moves
                 for table, keys in zip(tables, before, strict=True)
             ]
             if all(one.settled or again for one, again in zip(tables, same, strict=True)):
@@ -365,6 +365,11 @@ def _judged(tables: Iterable[_Table], comparisons: Iterable[Comparison]) -> list
         elif difference:
             lines = [f"different: {difference.rows} rows instead of {difference.expected}"]
             lines += difference.lines(table.columns, table.key)
+            if table.compared.moves:
+                lines.append(
+                    "  other tables select its rows: those that are being moved differ until "
+                    "`pgsluice status` shows no move any more"
+                )
         else:
             lines = [f"equal: {difference.rows} rows"]
         equal = difference is not None and table.settled and table.fault is None

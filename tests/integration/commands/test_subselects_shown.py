@@ -1,0 +1,89 @@
+"""Filters over other tables as commands show them: `check`, `explain`, and what `verify` reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from gateway.commands.verify.compared_tables import compared_tables
+from gateway.commands.verify.source import SourceReader, SourceTable
+from gateway.config import load_settings
+from gateway.runtime.planning.plan import read_definitions, read_plan
+from gateway.source.session.connection import connect
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import Scene
+
+pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
+
+MakeScene = Callable[..., Scene]
+TABLES = """
+CREATE TABLE cities (id int PRIMARY KEY, country text);
+CREATE TABLE customers (id int PRIMARY KEY, city int, tenant int);
+CREATE TABLE orders (id int PRIMARY KEY, customer int, doc text);
+ALTER TABLE cities REPLICA IDENTITY FULL;
+ALTER TABLE customers REPLICA IDENTITY FULL;
+CREATE UNIQUE INDEX of_customer ON orders (id, customer);
+ALTER TABLE orders ALTER customer SET NOT NULL;
+ALTER TABLE orders REPLICA IDENTITY USING INDEX of_customer;
+INSERT INTO cities VALUES (1, 'FR'), (2, NULL);
+INSERT INTO customers VALUES (1, 1, 1), (2, 2, 2), (3, 1, 2);
+INSERT INTO orders VALUES (1, 1, ''), (2, 2, ''), (3, 3, ''), (4, 9, '');
+"""
+TENANT = "customer IN (SELECT id FROM customers WHERE tenant = 1)"
+FRENCH = (
+    "customer IN (SELECT id FROM customers WHERE city IN"
+    " (SELECT id FROM cities WHERE country = 'FR'))"
+)
+DEFINITIONS = (
+    f"CREATE PUBLICATION p_tenant FOR TABLE orders WHERE ({TENANT});"
+    f"CREATE PUBLICATION p_not FOR TABLE orders WHERE (NOT {FRENCH} AND id < 4 OR {TENANT});"
+    "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p_tenant;"
+    "CREATE SUBSCRIPTION {s}_not CONNECTION '' PUBLICATION p_not;"
+)
+IN_TENANT = "(customer IN (SELECT id FROM ONLY public.customers WHERE ((tenant = 1))))"
+
+
+def test_commands_show_what_each_subselect_says(scene: MakeScene, database: Database) -> None:
+    with database.connect() as connection:
+        connection.execute(TABLES.encode())
+    s = scene(DEFINITIONS)
+
+    checked, mine = s.cli("check"), s.cli("explain", "orders", "1")
+    other = s.cli("explain", "orders", '{"id": 2, "customer": 2}')
+
+    assert checked.code == 0, checked.out
+    assert (
+        f"table public.orders of subscription {s.slot}_not: its rows are selected by "
+        "public.cities, public.customers, and move when that changes" in checked.out
+    )
+    assert "when an UPDATE of the key makes a row enter a filter" not in checked.out
+    assert f"  {s.slot}: receives it (INSERT, UPDATE, DELETE) as {s.topic('orders')}" in mine.out
+    assert f"{IN_TENANT} is true" in mine.out
+    assert f"  {s.slot}: does not receive it (INSERT, UPDATE, DELETE)" in other.out
+    assert f"  {s.slot}_not: receives it" in other.out
+    (not_french,) = (
+        line for line in other.out.splitlines() if "NOT IN" in line and "AND" not in line
+    )
+    assert not_french.startswith("      (customer NOT IN (SELECT id FROM ONLY public.customers")
+    assert not_french.endswith(" is true")
+    assert f"      {IN_TENANT} is false" in other.out
+    assert (
+        "followed here: the row enters or leaves when public.cities or public.customers changes"
+        in other.out
+    )
+    assert read_by_verify(s) == {s.slot: {b"1"}, f"{s.slot}_not": {b"1", b"2"}}
+
+
+def read_by_verify(s: Scene) -> dict[str, set[bytes | None]]:
+    settings = load_settings(s.project.write(), {})
+    with connect(settings.source.dsn) as connection:
+        plan = read_plan(settings, connection, read_definitions(settings))
+    found = {}
+    with SourceReader(settings.source.dsn, 100) as reader:
+        for name in (each.name for each in plan.subscriptions):
+            (one,) = compared_tables(plan, name, b"")
+            assert one.moves
+            rows = reader.rows(SourceTable(one.table, one.filters, one.columns, one.key))
+            found[name] = {row[0] for row in rows}
+    return found
