@@ -30,6 +30,7 @@ from gateway.routing import Router, RoutingSettings
 from gateway.routing.build.moving_tables import MovingTables
 from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.routing.row.inner_changes import InnerChanges
+from gateway.rowfilter import Selection, compile_filter, selection_of
 from gateway.subselects.following import Following, OuterTable
 from gateway.subselects.formula import Plain, SetTest, SetTestKind, Subselect
 from gateway.subselects.views import TableViews
@@ -125,7 +126,7 @@ def _subselects() -> Router:
     orders = TableViews(_ORDERS, _NAMES, tests.values())
     inner = [test.subselect.filter for test in tests.values()]
     customers = TableViews(_INNER, ("id", "tenant"), inner, [("id",)])
-    following = Following([OuterTable(_ORDERS_OID, (0,), tests, orders.of)], lambda *_: None, {})
+    following = Following([OuterTable(_ORDERS_OID, (0,), tests, orders.of)], _selection, {})
     rows = (customers.of([b"%d" % n, b"%d" % (n % SUBSCRIPTIONS)]) for n in range(CUSTOMERS))
     for _ in following.place_table(_CUSTOMERS_OID, Snapshot(1, 1, frozenset()), rows):
         pass
@@ -133,6 +134,10 @@ def _subselects() -> Router:
         following.moves[_ORDERS_OID].begin_copy(name)
     routes, settings = _routes(lambda _: None, MovingTables(following, {_ORDERS_OID: _NAMES}))
     return Router(routes, settings, inner=InnerChanges(following, lambda _: None))
+
+
+def _selection(oid: int, plain: Plain) -> Selection | None:
+    return selection_of([compile_filter(plain.text, _INNER.columns)])
 
 
 def _test(number: int) -> SetTest:
