@@ -94,7 +94,7 @@ class Router:
         if routes.evaluator is not None and routes.filters.ask_server:
             self._verdicts = Verdicts(routes.evaluator, routes.by_oid)
         part = gateway_part(settings.version, settings.gateway, settings.database)
-        self._compiled = series_router(routes, part, self._feeds, now_ms)
+        self._compiled = series_router(routes, part, self._feeds, now_ms, self._is_inner)
         self.awaits: int | None = None
         self._lost_values: dict[str, int] = {}
         self._quarantined: Counter[tuple[str, UnfitKind]] = Counter()
@@ -107,7 +107,7 @@ class Router:
     @property
     def routes_series(self) -> bool:
         """Whether `route_series` can route; False while rows are read ahead for the server."""
-        return self._compiled is not None and self._verdicts is None and self._inner is None
+        return self._compiled is not None and self._verdicts is None
 
     def pop_lost_values(self) -> dict[str, int]:
         """Return the number of rows with NULL for a missing value since the last call, by table.
@@ -277,6 +277,9 @@ class Router:
             event.end_lsn, 0, kind
         )
         return [self._addresses.marker(name, value, headers) for name in self._routes.two_phase]
+
+    def _is_inner(self, oid: int) -> bool:
+        return self._inner is not None and self._inner.reads(oid)
 
     def _state(self, transaction: Transaction) -> TransactionState:
         origin = None if transaction.origin is None else transaction.origin.name

@@ -44,13 +44,21 @@ class SeriesRouter:
     Args:
         rows: Router in C, made for the feeds of `routes`.
         now_ms: Clock, in milliseconds since 1970-01-01 00:00 UTC.
+        is_left: Whether transactions with changes of a relation are left to `Router.route`.
     """
 
-    def __init__(self, rows: Any, routes: RelationRoutes, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        rows: Any,
+        routes: RelationRoutes,
+        now_ms: Callable[[], int],
+        is_left: Callable[[int], bool],
+    ) -> None:
         self._run = rows.run
         self._end = rows.end
         self._routes = routes
         self._now_ms = now_ms
+        self._is_left = is_left
 
     def route(
         self, series: Series, ended: dict[str, Lsn], least_lsn: Lsn, room: int
@@ -73,9 +81,11 @@ class SeriesRouter:
             *(min(room, PIECE_RECORDS), PIECE_RECORDS, PIECE_BYTES, records, ended, changed),
         )
         for oid, changes in changed:
-            compiled = self._routes.by_oid[oid].compiled
-            assert compiled is not None
-            compiled.count(changes)
+            route = self._routes.by_oid[oid]
+            assert route.compiled is not None
+            route.compiled.count(changes)
+            if route.moving:
+                route.note_series(series.frames[series.place : place])
         if not transactions:
             return None
         commit_lsn, end_lsn, xid, commit_time = series.skip(place, transactions)
@@ -106,7 +116,9 @@ class SeriesRouter:
     def _rows_of(self, oid: int) -> Any:
         # `Router.route`, which handles errors, builds a route that does not exist yet.
         route = self._routes.by_oid.get(oid)
-        return None if route is None or route.compiled is None else route.compiled.rows
+        if route is None or route.compiled is None or self._is_left(oid):
+            return None
+        return route.compiled.rows if all(m.is_calm(None) for m in route.moving) else None
 
 
 def series_router(
@@ -114,6 +126,7 @@ def series_router(
     gateway_part: bytes,
     feeds: Sequence[Feed],
     now_ms: Callable[[], int],
+    is_left: Callable[[int], bool] = lambda oid: False,
 ) -> SeriesRouter | None:
     """Return a router of short transactions; None if the C module is not in use.
 
@@ -122,8 +135,9 @@ def series_router(
         gateway_part: Part of each record that identifies the gateway.
         feeds: Feeds of `routes`.
         now_ms: As for `SeriesRouter`.
+        is_left: As for `SeriesRouter`.
     """
     if why_interpreted() is not None or isinstance(ROWS, str):
         return None
     described = tuple(layouts.Feed(feed.subscription, feed.markers, feed.prefix) for feed in feeds)
-    return SeriesRouter(ROWS.Series(gateway_part, described), routes, now_ms)
+    return SeriesRouter(ROWS.Series(gateway_part, described), routes, now_ms, is_left)

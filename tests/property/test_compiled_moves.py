@@ -105,10 +105,11 @@ class Pair:
             messages += [self.order(keys=2) for _ in range(5)]
         if self.random.random() < 0.1:
             messages = [*self.announced, *messages]
+        parts = [messages] if self.random.random() < 0.5 else [[each] for each in messages]
         found = []
         for form, scene in zip(("1", "0"), self.scenes, strict=True):
             with interpreted(form):
-                frames = scene.gateway.frames(*messages)
+                frames = [f for each in parts for f in scene.gateway.frames(*each)]
                 found.append(sorted(scene.gateway.route(frames), key=lambda record: record[:2]))
         assert found[0] == found[1]
         return Counter(self.scenes[0].gateway.see(record).op for record in found[0])
@@ -202,7 +203,7 @@ def interpreted(form: str) -> Iterator[None]:
 if why_not_built() is None:
 
     def test_the_compiled_path_makes_the_same_records_and_notes(seed: int) -> None:
-        looked_up, ops = 0, Counter[str | None]()
+        looked_up, in_series, ops = 0, 0, Counter[str | None]()
         for number in range(CASES):
             pair = Pair(Random(seed + number))
             for _ in range(STEPS):
@@ -213,6 +214,8 @@ if why_not_built() is None:
                 if pair.random.random() < 0.4:
                     pair.copy()
             pair.check()
+            in_series += pair.scenes[1].gateway.in_series
 
         assert looked_up > CASES
+        assert in_series > CASES
         assert all(ops[op] for op in ("c", "u", "d"))

@@ -50,6 +50,10 @@ class InnerChanges:
         else:
             self._known.pop(relation.relation_oid, None)
 
+    def reads(self, oid: int) -> bool:
+        """Whether changes of a relation concern a set."""
+        return oid in self._known
+
     def begin(self, transaction: Transaction) -> FollowedTransaction:
         """Begin with a transaction: the sets are those of its end afterwards.
 

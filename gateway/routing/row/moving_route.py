@@ -86,9 +86,16 @@ class MovingRoute:
         self._revision: tuple[int, int] | None = None
         self._are_looked_up = False
 
-    def is_calm(self, tx: TransactionState) -> bool:
-        """Whether look-ups decide about the transaction's next rows, or say that they do not."""
-        if self.looked_up is None or not _followed(tx).outer(self._table_oid).is_calm:
+    def is_calm(self, tx: TransactionState | None) -> bool:
+        """Whether look-ups decide about a transaction's next rows, or say that they do not.
+
+        Args:
+            tx: State of the transaction; None for one that changes no set and has not begun.
+        """
+        moves = self._following.moves[self._table_oid]
+        if self.looked_up is None or moves.has_listed:
+            return False
+        if tx is not None and not _followed(tx).outer(self._table_oid).is_calm:
             return False
         revision = self._candidates.revision
         if revision != self._revision:
@@ -99,19 +106,19 @@ class MovingRoute:
                     index.lookup.clear()
         return self._are_looked_up
 
-    def note(self, read: Callable[[], Iterable[ReadChange]], tx: TransactionState) -> None:
+    def note(self, read: Callable[[], Iterable[ReadChange]], xid: int) -> None:
         """Note changes that the compiled path has routed.
 
         Args:
             read: Reads them again.
-            tx: State of their transaction.
+            xid: Their transaction.
         """
         moves, pick = self._following.moves[self._table_oid], self._pick
 
         def make() -> list[Change]:
             return [_noted(moves, pick, change) for change in read()]
 
-        _followed(tx).outer(self._table_oid).later(make)
+        moves.note(xid, make)
 
     def insert(self, row: Row, lsn: int, tx: TransactionState, out: list[Record]) -> None:
         """Publish an INSERT to the targets that want the row."""

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from gateway.core.errors import ProtocolError
 from gateway.core.records import Record
 from gateway.pgoutput import letters
+from gateway.pgoutput.frames import read_begin
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
 from gateway.pgoutput.tuples import split_tuple
 from gateway.routing.row.binary_rows import RowToText
@@ -33,6 +34,8 @@ LARGE: Final = 1 << 20
 _TAG_AT: Final = 25
 _INSERT: Final = ord(letters.TAG_INSERT)
 _DELETE: Final = ord(letters.TAG_DELETE)
+_BEGIN: Final = ord(letters.TAG_BEGIN)
+_COMMIT: Final = ord(letters.TAG_COMMIT)
 _NEW: Final = letters.TUPLE_NEW.encode()
 _KEY: Final = letters.TUPLE_KEY.encode()
 _OLD: Final = letters.TUPLE_OLD.encode()
@@ -134,10 +137,29 @@ class RelationRoute:
             return place
         reached = self.compiled.run(frames, place, at, tx, piece)
         if self.moving and reached > place:
-            routed = frames[place:reached]
-            for moving in self.moving:
-                moving.note(lambda: [self.read(frame, at) for frame in routed], tx)
+            assert tx.context.xid is not None
+            self._note(frames[place:reached], at, tx.context.xid)
         return reached
+
+    def note_series(self, frames: Sequence[bytes]) -> None:
+        """Note whole transactions of a series that were routed in C, for moves."""
+        own: list[bytes] = []
+        oid, at, xid = self.relation_oid.to_bytes(4), _TAG_AT + 1, 0
+        for frame in frames:
+            tag = frame[_TAG_AT]
+            if tag == _BEGIN:
+                begun = read_begin(frame)
+                assert begun is not None
+                own, xid = [], begun[2]
+            elif tag == _COMMIT:
+                if own:
+                    self._note(own, at, xid)
+            elif frame[at : at + 4] == oid:
+                own.append(frame)
+
+    def _note(self, frames: Sequence[bytes], at: int, xid: int) -> None:
+        for moving in self.moving:
+            moving.note(lambda: [self.read(frame, at) for frame in frames], xid)
 
     def read(self, frame: bytes, at: int) -> Change:
         """Decode the Insert, Update or Delete whose relation OID is at `at` in `frame`."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from gateway.copy import Row
-from gateway.copy.unseen import Later
 from gateway.core.copy_progress import Key
 from gateway.pgoutput.messages import UNCHANGED
 from gateway.subselects.formula import RowView, SetTest, Subselect, Truth, holds
@@ -50,12 +49,8 @@ class MoveTransaction:
 
     @property
     def is_calm(self) -> bool:
-        """Whether rows of settled slices are judged alike by the sets as they are."""
-        return not (self._changes or self._is_truncated or self._moves.has_listed)
-
-    def later(self, changes: Later) -> None:
-        """Note changes that were judged elsewhere."""
-        self._moves.note(self._xid, changes)
+        """Whether rows of which nothing is unsettled are judged by the sets as they are."""
+        return not (self._changes or self._is_truncated)
 
     def insert(self, new: Row) -> RowChange:
         """Begin with an INSERT; each subscription that may want the row is asked for next."""
