@@ -112,6 +112,10 @@ class TableCopier:
         self._moves: Moves | None = None
         if followed is not None:
             self._moves = Moves(followed, routes, self._workers.moves)
+            for rows in followed.outer.values():
+                for copy in filter(self._is_new, rows.copies):
+                    # Slices and keys of before may even be of another key.
+                    followed.following.moves[rows.table.oid].copy_again(copy.subscription)
         self._placing = False
         self._altered = False
         self.faults: dict[TableId, Fault] = {}
@@ -274,14 +278,17 @@ class TableCopier:
                 if copy.target_oid == oid and self._followed is not None:
                     self.faults[copy.subscription, oid] = Fault(error.message)
 
+    def _is_new(self, copy: TableCopy) -> bool:
+        """Whether a table is to be copied from its beginning, and has not begun."""
+        state = self._states.of(copy)
+        return state.state == "pending" and not state.progress.started
+
     def _hold_whole(self, followed: FollowedTables) -> None:
         """Copy the tables again of which nobody knows what subscribers have."""
         for rows in followed.outer.values():
             whole = followed.following.moves[rows.table.oid].whole
             for copy in rows.copies if whole else ():
-                state = self._states.of(copy)
-                is_new = state.state == "pending" and not state.progress.started
-                if copy.subscription in whole and not is_new:
+                if copy.subscription in whole and not self._is_new(copy):
                     table_id = (copy.subscription, copy.target_oid)
                     self._routes.held.hold({table_id: _ANY_ROW})
 

@@ -17,6 +17,7 @@ from gateway.source.catalog.tables import read_tables_by_oid
 from gateway.subselects.formula import Plain
 from gateway.subselects.moves.conditions import slice_condition
 from gateway.subselects.text.normalise import has_subselect
+from gateway.subselects.text.render import sql_of
 from tests.support.backends.majors import alternating
 from tests.support.backends.servers import Connection, Database
 from tests.support.models.subselects import TABLES, Recounted, Row, value_of, written
@@ -96,6 +97,9 @@ def test_a_normalised_filter_says_what_the_server_says(database: Database) -> No
             got = [row["id"] for row in rows[orders.oid] if state.wants(orders.oid, formula, row)]
 
             assert got == expected, where
+            rendered = f"SELECT id FROM orders WHERE {sql_of(formula, by_oid)} ORDER BY id"
+            again = [str(key).encode() for (key,) in connection.execute(rendered.encode())]
+            assert again == expected, where
             if number % 10 == 0:
                 find_slices(connection, rows[orders.oid])
             compared += has_subselect(where)

@@ -1,0 +1,87 @@
+"""Definitions with filters over other tables: what is planned for them, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.core.errors import DefinitionError, FilterError
+from gateway.definitions.combine import make_plan
+from gateway.definitions.model import ALL_OPERATIONS, Plan
+from gateway.definitions.sql.parser import parse_definitions
+from gateway.routing.build.followed_tables import check_formulas
+from gateway.source.catalog.catalog import read_catalog
+from tests.support.backends.servers import Connection, Database
+
+pytestmark = pytest.mark.postgres
+TABLES = """
+CREATE TABLE customers (id int PRIMARY KEY, tenant int, twice int GENERATED ALWAYS AS (tenant * 2)
+    STORED);
+CREATE TABLE orders (id int PRIMARY KEY, customer int, note text);
+CREATE TABLE tree (id int PRIMARY KEY) PARTITION BY RANGE (id);
+ALTER TABLE customers REPLICA IDENTITY FULL; ALTER TABLE orders REPLICA IDENTITY FULL;
+"""
+IN = "(customer IN (SELECT id FROM customers WHERE tenant = 1))"
+
+
+def planned(connection: Connection, text: str) -> Plan:
+    definitions = parse_definitions(text)
+    catalog = read_catalog(connection, definitions)
+    plan = make_plan(definitions, catalog, prefix="gw", missing_identity="refuse")
+    check_formulas(plan)
+    return plan
+
+
+def test_inner_tables_are_read_and_not_published_and_the_rest_is_refused_by_name(
+    database: Database,
+) -> None:
+    with database.connect() as connection:
+        connection.execute(TABLES.encode())
+        plan = planned(
+            connection,
+            f"CREATE PUBLICATION p FOR TABLE orders WHERE {IN};"
+            "CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p;",
+        )
+        names = {plan.tables[oid].name: oid for oid in plan.tables}
+        (publication,) = plan.server_publications
+        assert set(publication.table_oids) == {names["customers"], names["orders"]}
+        assert publication.operations == ALL_OPERATIONS
+        assert {p.relation_oid for p in plan.publishes} == {names["orders"]}
+        assert plan.copies[0].filters[0].text == (
+            "(customer IN (SELECT id FROM ONLY public.customers WHERE ((tenant = 1))))"
+        )
+
+        for publications, options, reason in (
+            (f"p FOR TABLE orders WHERE {IN}", "copy_data = false", "it needs copy_data = true"),
+            (f"p FOR TABLE orders WHERE {IN}", "origin = none", "with origin = none"),
+            (f"p FOR TABLE orders WHERE {IN}", "binary = true", "with binary = true"),
+            (
+                f"p FOR TABLE orders WHERE {IN} WITH (publish = 'insert, update, delete')",
+                "",
+                "must publish insert, update, delete and truncate",
+            ),
+            ("p FOR TABLE orders (customer, note) WHERE " + IN, "", "its key is not published"),
+            (
+                "p FOR TABLE orders WHERE (customer IN (SELECT id FROM tree))",
+                "",
+                "public.tree is partitioned",
+            ),
+            (
+                "p FOR TABLE orders WHERE (customer IN (SELECT twice FROM customers))",
+                "",
+                "public.customers.twice, which is a generated column",
+            ),
+            (
+                "p FOR TABLE orders WHERE (customer IN (SELECT id FROM customers WHERE 1 / tenant"
+                " > 0))",
+                "",
+                "can fail on a row",
+            ),
+        ):
+            options = f" WITH ({options})" if options else ""
+            text = (
+                f"CREATE PUBLICATION {publications};"
+                f"CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p{options};"
+            )
+            with pytest.raises((DefinitionError, FilterError)) as found:
+                planned(connection, text)
+            assert reason in str(found.value), publications
