@@ -66,9 +66,9 @@ def test_inner_tables_are_read_and_not_published_and_the_rest_is_refused_by_name
                 "public.tree is partitioned",
             ),
             (
-                "p FOR TABLE orders WHERE (customer IN (SELECT twice FROM customers))",
+                "p FOR TABLE orders WHERE (customer IN (SELECT id FROM customers WHERE twice = 2))",
                 "",
-                "public.customers.twice, which is a generated column",
+                "generated",
             ),
             (
                 "p FOR TABLE orders WHERE (customer IN (SELECT id FROM customers WHERE 1 / tenant"
