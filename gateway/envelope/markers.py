@@ -29,6 +29,7 @@ __all__ = [
     "encode_end_of",
     "encode_error",
     "encode_message",
+    "encode_move",
     "encode_prepare",
     "encode_progress",
     "encode_reload",
@@ -44,8 +45,8 @@ _END: Final = encode_long(_KINDS.index("END"))
 _PROGRESS: Final = encode_long(_KINDS.index("PROGRESS"))
 _NULL: Final = b"\x00"
 _PRESENT: Final = b"\x02"
-_REST: Final = b"\x00\x00\x00"
-"""The end of `offsets`; no `copy`, no `definitions`."""
+_REST: Final = b"\x00\x00\x00\x00"
+"""The end of `offsets`; no `copy`, no `definitions`, no `move`."""
 _ONE: Final = encode_long(1)
 _END_REST: Final = b"\x00" + _REST
 """The end of `topics`, and the rest."""
@@ -175,6 +176,12 @@ def encode_copy(state: CopyState) -> bytes:
             "reason": state.reason or None,
         },
     )
+
+
+def encode_move(end_lsn: int, *, schema: str, table: str, settled: bool) -> bytes:
+    """Encode a MOVE marker of a table: its rows move from `end_lsn` on, or are settled there."""
+    state = "settled" if settled else "begun"
+    return _marker("MOVE", end_lsn, move={"schema": schema, "table": table, "state": state})
 
 
 def encode_message(

@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeAlias
 
 from gateway.core.errors import AccessError, GatewayError
 from gateway.core.watermark import CopyState, Refusal
+from gateway.observe.moving import MovingTable
 
 __all__ = ["Counters", "Figures", "Histogram", "LoopState", "Phase"]
 
@@ -102,6 +103,8 @@ class Figures:
     transactions: int
     records: int
     copied_rows: int
+    moved_rows: int
+    moving: Sequence[MovingTable]
     evaluated_rows: int
     lost_values: int
     passed_over: int
@@ -130,6 +133,8 @@ class Counters:
     """Counters since the start of the process.
 
     Attributes:
+        moved_rows: Number of rows that were read because they enter or leave a subscription.
+        moving: Tables whose rows do so now; the sequence is replaced, never changed.
         durable_lsn: Watermark committed in Kafka.
         evaluated_rows: Number of rows whose row filter a server evaluated.
         lost_values: Number of rows sent with NULL for a value that was not in the stream.
@@ -161,6 +166,8 @@ class Counters:
     transactions: int = 0
     records: int = 0
     copied_rows: int = 0
+    moved_rows: int = 0
+    moving: Sequence[MovingTable] = ()
     durable_lsn: int = 0
     evaluated_rows: int = 0
     lost_values: int = 0
@@ -224,6 +231,8 @@ class Counters:
             transactions=self.transactions,
             records=self.records,
             copied_rows=self.copied_rows,
+            moved_rows=self.moved_rows,
+            moving=self.moving,
             evaluated_rows=self.evaluated_rows,
             lost_values=self.lost_values,
             passed_over=self.passed_over,

@@ -24,6 +24,7 @@ from gateway.routing.build.followed_tables import FollowedTables, InnerTableChan
 from gateway.routing.row.native import why_interpreted
 from gateway.runtime.copy.coordinator import TableCopier
 from gateway.runtime.copy.merging import warn_of_merging
+from gateway.runtime.copy.move_markers import MoveMarkers
 from gateway.runtime.lifecycle.activation import accept_requests, put_into_force
 from gateway.runtime.lifecycle.process import Carried, Process
 from gateway.runtime.lifecycle.slot_start import SlotStart
@@ -128,6 +129,7 @@ class Streaming:
             stopping=process.stopping,
             time_is_up=process.time_is_up,
             parts=followed.following.pop_parts,
+            move_markers=MoveMarkers(followed, self._routes.addresses, process.counters).records,
             on_batch=process.on_batch,
         )
 

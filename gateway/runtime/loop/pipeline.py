@@ -32,6 +32,7 @@ from gateway.core.descriptors import wait_readable
 from gateway.core.errors import GatewayError, KafkaTransactionTimeout
 from gateway.core.failpoints import fail_point
 from gateway.core.lsn import ZERO_LSN, Lsn
+from gateway.core.records import Record
 from gateway.core.watermark import StatePart, Watermark
 from gateway.observe import Counters, LoopState, OnBatch
 from gateway.runtime.loop.admission import Admission, Disposition
@@ -95,6 +96,7 @@ class Pipeline:
         time_is_up: Called once per turn; on True the loop ends at once.
         clock: Seconds, monotonic.
         parts: Returns what has changed of the state of sub-selects since the last call.
+        move_markers: Returns the MOVE markers to commit with everything up to an LSN.
         on_batch: Called at the end of each batch that has records; None: nobody wants to know.
     """
 
@@ -115,6 +117,7 @@ class Pipeline:
         time_is_up: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
         parts: Callable[[], tuple[StatePart, ...]] = tuple,
+        move_markers: Callable[[Lsn], list[Record]] = lambda _: [],
         on_batch: OnBatch | None = None,
     ) -> None:
         self._receiver = receiver
@@ -127,6 +130,7 @@ class Pipeline:
         self._time_is_up = time_is_up
         self._clock = clock
         self._parts = parts
+        self._move_markers = move_markers
         self._reporter = Reporter(counters, router, clock)
         self._batches = None if on_batch is None else BatchClock(on_batch, clock)
         self._commits = GroupCommit(watermark, subscriptions, limits, clock)
@@ -341,8 +345,10 @@ class Pipeline:
         if self._batches is not None:
             self._batches.hand_over(batch, since)
         commits = batch.watermark is not None
-        if commits and (parts := self._parts()):
-            batch = replace(batch, parts=parts)
+        if batch.watermark is not None and (parts := self._parts()):
+            markers = self._move_markers(batch.watermark.end_lsn)
+            records = batch.records + markers if markers else batch.records
+            batch = replace(batch, records=records, parts=parts)
         self._reporter.hand_over(len(batch.records), commits=commits)
         self._sink.submit(batch)
         if not commits:

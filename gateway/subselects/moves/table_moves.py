@@ -58,6 +58,7 @@ class TableMoves:
 
     Attributes:
         revision: Number that changes whenever other slices are unsettled than before.
+        moved_rows: Number of rows that were read for a subscription because they move.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class TableMoves:
         self._key_reads: dict[int, MoveRequest] = {}
         self._number = 0
         self.revision = 0
+        self.moved_rows = 0
 
     @property
     def state(self) -> MoveState:
@@ -131,6 +133,13 @@ class TableMoves:
     def is_unsettled_for_any(self, slice_: Slice) -> bool:
         """Whether a slice is unsettled for any subscription."""
         return slice_ in self._slices
+
+    def unsettled_subscriptions(self) -> Iterator[str]:
+        """Yield each subscription as often as there are slices and keys unsettled for it."""
+        for of in self._slices.values():
+            yield from of
+        for listed in self._keys.values():
+            yield from listed
 
     def listed(self, key: Key) -> Collection[str]:
         """Return the subscriptions for which a key is unsettled."""
@@ -342,6 +351,7 @@ class TableMoves:
 
     def _moved(self, subscription: str, copied: CopiedRow, key: Key) -> Iterator[MovedRow]:
         self.settle_key(key, subscription)
+        self.moved_rows += 1
         yield MovedRow(
             subscription, copied, key, self.wants(subscription, self.view(row_of(copied)))
         )

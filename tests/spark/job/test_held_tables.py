@@ -78,6 +78,8 @@ class Scene:
     def say(self, table: str, state: str, reason: str | None = None) -> None:
         copy = {"schema": "public", "table": table, "state": state, "reason": reason}
         self.said.append({"kind": "COPY", "end_lsn": self.end_lsn, "copy": copy})
+        move = {"schema": "public", "table": copy["table"], "state": "begun"}
+        self.said.append({"kind": "MOVE", "end_lsn": self.end_lsn, "move": move})  # passed over
 
     def publish(self) -> None:
         self.end_lsn += 0x100

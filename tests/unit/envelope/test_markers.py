@@ -21,6 +21,7 @@ from gateway.envelope.markers import (
     encode_end,
     encode_end_of,
     encode_message,
+    encode_move,
     encode_progress,
     encode_reload,
     encode_writer,
@@ -44,6 +45,7 @@ EMPTY: dict[str, object] = {
     "offsets": [],
     "copy": None,
     "definitions": None,
+    "move": None,
 }
 
 
@@ -71,6 +73,7 @@ def test_an_end_marker_says_what_the_transaction_brought() -> None:
         "offsets": [],
         "copy": None,
         "definitions": None,
+        "move": None,
     }
 
 
@@ -214,4 +217,16 @@ def test_a_claim_says_whose_the_topics_are_and_were(taken_from: Writer | None) -
         "end_lsn": 0,
         "writer": asdict(WRITER),
         "taken_from": None if taken_from is None else asdict(taken_from),
+    }
+
+
+@pytest.mark.parametrize(("settled", "state"), [(False, "begun"), (True, "settled")])
+def test_a_move_marker_says_which_table_and_no_value(settled: bool, state: str) -> None:
+    marker = encode_move(4711, schema="public", table="t1", settled=settled)
+
+    assert decode_marker(NOBODY + marker) == {
+        **EMPTY,
+        "kind": "MOVE",
+        "end_lsn": 4711,
+        "move": {"schema": "public", "table": "t1", "state": state},
     }

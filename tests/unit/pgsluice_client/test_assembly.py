@@ -40,6 +40,8 @@ class Gateway:
             state = {"schema": "public", "table": "t0", "state": "ready"}
             self.topics.marker("COPY", self._lsn, copy=state)
             self.copies_ready += 1
+            move = {"schema": "public", "table": "t1", "state": "begun"}
+            self.topics.marker("MOVE", self._lsn, move=move)  # passed over
         self.topics.commit(self._lsn)
         if self._random.random() < 0.2:
             self.topics.commit(self._lsn)

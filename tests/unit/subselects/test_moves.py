@@ -13,6 +13,7 @@ from gateway.pgoutput.messages import UNCHANGED
 from gateway.subselects.formula import Plain, SetTest, SetTestKind, Subselect, Truth, Value
 from gateway.subselects.moves.decision import Decision, Sending, decide
 from gateway.subselects.moves.reads import MoveChunk, MoveRequest
+from gateway.subselects.moves.standing import MoveChange, MoveStanding, MoveStandings
 from gateway.subselects.moves.state import MoveState, Slice, StoredMoves, read_back
 from gateway.subselects.moves.table_moves import MOST_UNSETTLED, TRIES, TableMoves
 from gateway.subselects.moves.transaction import MoveTransaction
@@ -271,3 +272,34 @@ def test_a_state_is_read_back_and_nothing_else_is() -> None:
     assert moves_of(Some(), state=of_others).is_settled, "nothing that would never be read"
     known = moves_of(Some(), state=state).state
     assert known.slices == {ONE: {"s"}}, "a subscription that is gone has nothing unsettled"
+
+
+def test_standings_say_once_that_a_table_moves_and_that_it_is_settled() -> None:
+    members = Some()
+    moves = moves_of(members)
+    times = iter([5.0])
+    standings = MoveStandings({9: moves}, lambda: next(times))
+
+    assert standings.pop_changes(Lsn(1)) == []
+    toggle(moves, members, b"1", b"2")
+    assert standings.pop_changes(Lsn(10)) == [MoveChange("s", 9, settled=False)]
+    assert list(standings.standings) == [MoveStanding("s", 9, Lsn(10), 5.0, 2)]
+    moves.list_key((b"7",), "s", None)
+    assert standings.pop_changes(Lsn(20)) == []
+    assert list(standings.standings) == [MoveStanding("s", 9, Lsn(10), 5.0, 3)]
+    place(moves, moves.request(), row(7), end=True)
+    place(moves, moves.request(), row(1), end=True)
+    assert moves.moved_rows == 2
+    assert standings.pop_changes(Lsn(30)) == [MoveChange("s", 9, settled=True)]
+    assert list(standings.standings) == []
+
+    # What another process has said is not said again, and what is copied again is not settled.
+    toggle(moves, members, b"1")
+    later = MoveStandings({9: moves_of(members, state=moves.state)}, lambda: 7.0)
+    assert list(later.standings) == [MoveStanding("s", 9, None, 7.0, 1)]
+    assert later.pop_changes(Lsn(40)) == []
+    again = moves_of(members, state=moves.state)
+    copied = MoveStandings({9: again}, lambda: 7.0)
+    again.copy_again("s")
+    assert copied.pop_changes(Lsn(50)) == []
+    assert list(copied.standings) == []
