@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,14 +12,15 @@ from typing import Final
 
 from gateway.config import Settings
 from gateway.core.display import say
-from gateway.core.errors import AccessError, GatewayError, TransientError
+from gateway.core.errors import AccessError, GatewayError, ProtocolError, TransientError
 from gateway.core.lsn import ZERO_LSN, Lsn, format_lsn
-from gateway.core.watermark import Watermark
+from gateway.core.watermark import CopyState, Watermark
 from gateway.definitions.masks import without_masks
 from gateway.definitions.model import Definitions
 from gateway.definitions.server import SUFFIXES
 from gateway.monitor.page.texts import date_time
 from gateway.monitor.status import KAFKA, SOURCE, Severity, Status, TableStatus, tables_of
+from gateway.observe.moving import MovingTable
 from gateway.runtime.planning.plan import read_definitions
 from gateway.runtime.planning.setup import slot_identity
 from gateway.runtime.planning.topics import muted_subscriptions
@@ -31,6 +33,7 @@ from gateway.source.session.blockers import Wait, waits
 from gateway.source.session.connection import ServerFacts, connect, server_facts, wal_flush_lsn
 from gateway.source.session.server_support import may_not_replicate
 from gateway.source.stream.slot import SlotStatus, slot_status
+from gateway.subselects.moves.state import read_back
 
 __all__ = ["read_status", "show_status"]
 
@@ -94,7 +97,11 @@ def read_status(settings: Settings) -> Status:
         None if source is None else source.slot,
         _server_lsn(source, watermark),
         None if watermark is None else watermark.end_lsn,
-        tables_of(copies, lambda c: estimates.get((c.schema, c.table))),
+        tables_of(
+            copies,
+            lambda c: estimates.get((c.schema, c.table)),
+            () if known is None else _moving(copies, known.parts.get("moves", {})),
+        ),
         () if source is None else source.waits,
         refusal=None if watermark is None else watermark.refusal,
         away={name: error.message for name, error in failed.items()},
@@ -104,6 +111,23 @@ def read_status(settings: Settings) -> Status:
         file_differs=file is not None and not forgotten and _differs(settings, file, in_force),
         last_change=None if last is None else last.committed_at,
     )
+
+
+def _moving(copies: Sequence[CopyState], records: Mapping[str, bytes]) -> list[MovingTable]:
+    """Return the tables whose rows move, by the committed state of their moves."""
+    found = []
+    for oid in sorted({copy.oid for copy in copies}):
+        counts: Counter[str] = Counter()
+        with suppress(ProtocolError):  # the gateway says so, and copies the table again
+            state = read_back(oid, records)
+            for of in (*state.slices.values(), *state.keys.values()):
+                counts.update(of)
+        found += [
+            MovingTable(copy.subscription, f"{copy.schema}.{copy.table}", None, unsettled)
+            for copy in copies
+            if copy.oid == oid and (unsettled := counts[copy.subscription])
+        ]
+    return found
 
 
 def _server_lsn(source: _Source | None, watermark: Watermark | None) -> Lsn | None:
@@ -245,4 +269,6 @@ def _how_far(table: TableStatus) -> str:
         text += f", {table.published} published"
     if table.asked is not None:
         text += f", to be copied again: {table.asked or 'all of it'}"
+    if table.unsettled:
+        text += f", rows move: {table.unsettled} values and keys are still to be read"
     return f"{text}, {table.reason}" if table.reason else text

@@ -167,6 +167,11 @@ def _of_process(figures: Figures, slot: str, tables: Collection[str]) -> Iterato
         figures.copied_rows,
     )
     yield _plain_counter(
+        "moved_rows",
+        "Number of rows read because they enter or leave a subscription with another table.",
+        figures.moved_rows,
+    )
+    yield _plain_counter(
         "server_evaluated_rows",
         "Number of rows that the source server was asked about, because of a row filter.",
         figures.evaluated_rows,
@@ -271,6 +276,26 @@ def _of_rows(figures: Figures, tables: Sequence[tuple[str, str]]) -> Iterator[Me
     for of_table, count in (dict.fromkeys(tables, 0) | dict(figures.filtered)).items():
         filtered.add_metric(of_table, count)
     yield filtered
+    moving = {(each.subscription, each.table): each for each in figures.moving}
+    now, none = time.time(), dict.fromkeys(tables, 0.0)
+    for name, text, found in (
+        (
+            "unsettled_values",
+            "Number of values and keys whose rows are still to be read, because another table has "
+            "changed.",
+            {of: float(each.unsettled) for of, each in moving.items()},
+        ),
+        (
+            "moving_seconds",
+            "Seconds since when rows enter or leave because another table has changed; 0 if none "
+            "do.",
+            {of: max(0.0, now - (each.since or now)) for of, each in moving.items()},
+        ),
+    ):
+        family = _gauge(name, text, _OF_TABLE)
+        for of_table, value in (none | found).items():
+            family.add_metric(of_table, value)
+        yield family
 
 
 def _of_loop(figures: Figures) -> Iterator[Metric]:

@@ -16,6 +16,7 @@ from gateway.core.lsn import Lsn, format_lsn
 from gateway.core.watermark import CopyState, HeldCause, Refusal
 from gateway.monitor.health import muted, refused, takeover_refused
 from gateway.monitor.remedies import remedy_of
+from gateway.observe.moving import MovingTable
 from gateway.source.session.blockers import Task, Wait
 from gateway.source.stream.slot import SlotStatus
 
@@ -74,6 +75,9 @@ class TableStatus:
         topic: Topic that has its rows; empty if unknown.
         asked: Requested copy of a ready table: the condition on its rows, empty for the whole
             table, None without a request. The row counts then refer to that copy.
+        moving_since: Time since when rows of it enter or leave because another table has changed,
+            in seconds since 1970; None if none do, or it is not known.
+        unsettled: Number of values and keys whose rows are still to be read because of that.
     """
 
     subscription: str
@@ -86,6 +90,8 @@ class TableStatus:
     asked: str | None = None
     cause: HeldCause = ""
     topic: str = ""
+    moving_since: float | None = None
+    unsettled: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +302,8 @@ class Status:
                     "reason": table.reason or None,
                     # The condition is omitted: it may quote values of rows.
                     "asked": None if table.asked is None else "part" if table.asked else "all",
+                    "moving_since": table.moving_since,
+                    "unsettled": table.unsettled,
                 }
                 for table in self.tables
             ],
@@ -367,9 +375,12 @@ def of_table(copy: CopyState) -> tuple[str, str]:
 
 
 def tables_of(
-    copies: Sequence[CopyState], estimate: Callable[[CopyState], int | None]
+    copies: Sequence[CopyState],
+    estimate: Callable[[CopyState], int | None],
+    moving: Sequence[MovingTable] = (),
 ) -> list[TableStatus]:
     """Return the tables of a watermark; `estimate` returns the estimated row count of one."""
+    moves = {(each.subscription, each.table): each for each in moving}
     return [
         TableStatus(
             *of_table(c),
@@ -381,9 +392,12 @@ def tables_of(
             asked=c.asked,
             cause=c.cause,
             topic=c.topic,
+            moving_since=None if found is None else found.since,
+            unsettled=0 if found is None else found.unsettled,
         )
         for c in copies
         if c.state != "gone"
+        for found in [moves.get(of_table(c))]
     ]
 
 

@@ -172,7 +172,9 @@ class Watch:
                 takeover_refused="" if figures is None else figures.takeover_refused,
             )
         most = self._settings.monitor.max_lag_s
-        tables = tables_of(loop.copies, lambda copy: figures.estimates.get(of_table(copy)))
+        tables = tables_of(
+            loop.copies, lambda copy: figures.estimates.get(of_table(copy)), figures.moving
+        )
         durable = Lsn(loop.durable_lsn)
         if server_lsn is not None and figures.phase == "streaming":
             # The poll is up to five seconds old; what is in Kafka, the server has written.

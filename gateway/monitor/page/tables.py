@@ -118,13 +118,13 @@ def _row(
         about = f" of about {table['estimate']:,}" if table["estimate"] else ""
         copied += f" ({table['rows_read']:,} read{about})"
     kind = {"ready": "good", "held": "bad", "missing": "bad"}.get(table["state"], "wait")
-    why = f'<span class="reason"><br><small>{escape(table["reason"])}</small></span>'
+    reason = table["reason"] or _moves(table)
+    why = f'<span class="reason"><br><small>{escape(reason)}</small></span>'
     only = selection.query(search=searched(table))
     cells = (
         escape(table["subscription"]),
         f'<a href="{escape(only)}">{escape(table["table"])}</a>',
-        f'<span><span class="{kind}">{escape(table["state"])}</span>'
-        f"{why if table['reason'] else ''}</span>",
+        f'<span><span class="{kind}">{escape(table["state"])}</span>{why if reason else ""}</span>',
         f"{counts.published:,}",
         f"{counts.filtered:,}{share}",
         copied,
@@ -133,6 +133,12 @@ def _row(
         escape(table.get("topic") or ""),
     )
     return "<tr>" + "".join(map(_cell, _COLUMNS, cells, [labelled] * len(cells))) + "</tr>"
+
+
+def _moves(table: Mapping[str, Any]) -> str:
+    """Return that rows of a table move, or an empty text."""
+    count = table.get("unsettled")
+    return f"rows move: {count:,} values and keys to read" if count else ""
 
 
 def _cell(column: tuple[str, str], text: str, labelled: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import get_args
@@ -15,6 +16,7 @@ from gateway.definitions.ddl.authentication import REASONS
 from gateway.monitor.metrics import PREFIX, Exposition
 from gateway.monitor.status import tables_of
 from gateway.observe import Figures
+from gateway.observe.moving import MovingTable
 from tests.unit.monitor.figures import COPIES, figures, loop_state, status
 
 Sample = tuple[str, tuple[tuple[str, str], ...]]
@@ -58,6 +60,18 @@ def test_rows_are_told_by_subscription_table_and_operation() -> None:
     of_table = (("subscription", "nsw"), ("table", "public.t"))
     assert found["rows_total", (("operation", "insert"), *of_table)] == 3
     assert found["filtered_rows_total", of_table] == 2
+
+
+def test_moves_are_told_by_subscription_and_table() -> None:
+    moving = (MovingTable("nsw", "public.t", time.time() - 60, 3),)
+
+    found = scraped(figures(moved_rows=12, moving=moving))
+
+    t, u = ((("subscription", "nsw"), ("table", f"public.{name}")) for name in "tu")
+    assert found["moved_rows_total", ()] == 12
+    assert (found["unsettled_values", t], found["unsettled_values", u]) == (3, 0)
+    assert found["moving_seconds", t] >= 60
+    assert found["moving_seconds", u] == 0
 
 
 def test_lag_and_what_is_left_of_the_wal_are_told() -> None:

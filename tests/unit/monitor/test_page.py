@@ -94,6 +94,12 @@ def test_the_table_says_rows_filtered_share_and_who_evaluates() -> None:
     ]
 
 
+def test_a_table_whose_rows_move_says_so() -> None:
+    table = {**shown()["tables"][0], "unsettled": 1_200}
+
+    assert "rows move: 1,200 values and keys to read" in fragment(shown(tables=[table]), HISTORY)
+
+
 def test_rates_are_those_of_the_last_two_samples_and_the_lag_is_drawn() -> None:
     text = fragment(shown(), HISTORY)
 

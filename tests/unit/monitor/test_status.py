@@ -10,9 +10,17 @@ import pytest
 
 from gateway.core.lsn import ZERO_LSN, Lsn
 from gateway.core.watermark import HeldCause, Refusal
-from gateway.monitor.status import KAFKA, SOURCE, Severity, TableStatus, retention_problem
+from gateway.monitor.status import (
+    KAFKA,
+    SOURCE,
+    Severity,
+    TableStatus,
+    retention_problem,
+    tables_of,
+)
+from gateway.observe.moving import MovingTable
 from gateway.source.session.blockers import Task, Wait
-from tests.unit.monitor.figures import SLOT, status
+from tests.unit.monitor.figures import COPIES, SLOT, status
 
 MIB = 1 << 20
 
@@ -241,3 +249,16 @@ def test_after_slot_drop_it_is_said_what_is_left() -> None:
 
     assert problem.message == "the slot and the watermark were dropped; topics keep their records"
     assert "publications are left: s_leaf" in left.message
+
+
+def test_tables_whose_rows_move_say_since_when_and_how_much_is_left() -> None:
+    moving = [MovingTable("nsw", "public.t", 5.0, 3)]
+    tables = tables_of(COPIES, lambda _: None, moving)
+
+    found = [(each["moving_since"], each["unsettled"]) for each in shown_tables(tables)]
+    assert found == [(5.0, 3), (None, 0)]
+
+
+def shown_tables(tables: list[TableStatus]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = replace(status(), tables=tables).as_json()["tables"]
+    return found
