@@ -273,10 +273,12 @@ class TableCopier:
         """Let another plan decide about a table whose rows cannot be read."""
         event(_LOG, logging.WARNING, "starting again", because=error.message)
         self._altered = True
-        if isinstance(error, TableUnreadable):
-            for copy in self._plan.copies:
-                if copy.target_oid == oid and self._followed is not None:
-                    self.faults[copy.subscription, oid] = Fault(error.message)
+        assert self._followed is not None
+        for copy in self._followed.outer[oid].copies:
+            if isinstance(error, TableUnreadable):
+                self.faults[copy.subscription, oid] = Fault(error.message)
+            elif isinstance(error, ConditionError):
+                self._followed.following.moves[oid].copy_again(copy.subscription)
 
     def _is_new(self, copy: TableCopy) -> bool:
         """Whether a table is to be copied from its beginning, and has not begun."""

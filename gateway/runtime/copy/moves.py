@@ -46,6 +46,8 @@ class Moves:
             for oid, rows in followed.outer.items()
         }
         self._newest: Snapshot | None = None
+        for moves in self._tables.values():
+            moves.release_all()
 
     @property
     def unsettled(self) -> bool:

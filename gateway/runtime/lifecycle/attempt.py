@@ -116,6 +116,7 @@ class Attempt:
             streaming = Streaming(
                 self._process, self._carried, slot, receiver, sink, going_on, accepted, parts
             )
+            del begun, parts  # may be large
             stack.callback(streaming.close)
             self.streaming_since = time.monotonic()
             return streaming.run()

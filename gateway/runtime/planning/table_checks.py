@@ -43,6 +43,10 @@ _NO_KEY: Final = (
     "it has no key, and [envelope] gives this subscription no `t` records: a second copy would add"
     " its rows once more"
 )
+_NO_TRUNCATES: Final = (
+    "its filter reads other tables, and [envelope] gives this subscription no `t` records: rows "
+    "that have left would stay in its consumers when the table is copied again"
+)
 _SHARED_KEY: Final = (
     "several rows can have the key of [topics.keys], and [envelope] gives this subscription no `t`"
     " records: a consumer would take them for one row"
@@ -91,7 +95,18 @@ def key_faults(settings: Settings, plan: Plan) -> dict[TableId, Fault]:
     Those without a ``t`` need a key that identifies a row, if they have one of the settings or are
     copied.
     """
-    return {**_keyless_faults(settings, plan), **dict(_chosen_faults(settings, plan))}
+    return {
+        **_keyless_faults(settings, plan),
+        **dict(_chosen_faults(settings, plan)),
+        **dict(_moving_faults(settings, plan)),
+    }
+
+
+def _moving_faults(settings: Settings, plan: Plan) -> Iterator[tuple[TableId, Fault]]:
+    """Yield tables with filters over other tables whose consumers would keep rows that left."""
+    for copy in plan.copies:
+        if not settings.envelope.of(copy.subscription).truncates and inner_oids(copy.filters):
+            yield (copy.subscription, copy.target_oid), Fault(_NO_TRUNCATES, always=True)
 
 
 def _chosen_faults(settings: Settings, plan: Plan) -> Iterator[tuple[TableId, Fault]]:

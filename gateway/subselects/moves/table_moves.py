@@ -290,6 +290,12 @@ class TableMoves:
         if (read := self._reads.get(request.number)) is not None:
             read.is_out = False
 
+    def release_all(self) -> None:
+        """Note that nothing is being read: the readers are others from now on."""
+        self._key_reads.clear()
+        for read in self._reads.values():
+            read.is_out = False
+
     def forget(self, snapshots: Collection[Snapshot]) -> None:
         """Drop the changes that are visible to everything still to be placed.
 

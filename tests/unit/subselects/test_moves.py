@@ -120,6 +120,8 @@ def test_a_slice_is_read_in_chunks_and_settled_after_the_last() -> None:
     assert request.after == (b"2",)
     moves.release(request)
     assert moves.request() == request, "another connection reads it"
+    moves.release_all()
+    assert moves.request() == request, "so do other readers"
     assert place(moves, request, row(3), end=True) == [(b"3", True)]
     assert moves.is_settled
 
