@@ -309,7 +309,7 @@ class _Normaliser:
             f"a row filter over other tables: {reason}",
             text=self._text,
             position=self._position(node),
-            hint="docs/decisions/0106-sets-of-sub-selects.md has the forms that are followed",
+            hint="docs/row-filters.md has the forms that are followed",
         )
 
     def _position(self, node: Any) -> int:
