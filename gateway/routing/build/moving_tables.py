@@ -54,7 +54,7 @@ class MovingTables:
         found: dict[int, dict[str, tuple[ProjectionRoute, Target]]] = {}
         for route in projection_routes:
             for target in route.targets:
-                if target.moves and target.refused is None:
+                if target.moves:
                     of_table = found.setdefault(route.target_oid, {})
                     of_table[target.counter.subscription] = route, target
         return [

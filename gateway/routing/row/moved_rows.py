@@ -65,6 +65,8 @@ class MovedRows:
         route, target = self._targets[moved.subscription]
         row = row_of(moved.row)
         try:
+            if target.refused is not None:
+                raise target.refused
             shown = route.shown(row)
             if moved.wanted:
                 drafts = [route.draft(tx.insert_op, shown, None, shown, lsn, tx.seq, tx)]

@@ -174,6 +174,8 @@ class MovingRoute:
                 continue
             route, target = self._targets[name]
             try:
+                if target.refused is not None:
+                    raise target.refused
                 place = id(route), sending
                 if place not in made:
                     made[place] = _drafts(route, sending, old, full, new, lsn, tx)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from gateway.copy import Snapshot
+from gateway.core.errors import UnfitKind
 from gateway.definitions.model import Publish, Table, TableCopy
 from gateway.pgoutput.messages import Insert, Message, Relation
 from gateway.routing.build.moving_tables import MovingTables
@@ -22,6 +23,7 @@ from gateway.subselects.views import TableViews
 from tests.support.gateway.routing_scene import (
     T1,
     Gateway,
+    Schemas,
     Seen,
     column,
     data,
@@ -32,6 +34,7 @@ from tests.support.gateway.routing_scene import (
 )
 
 CUSTOMERS = 16390
+QUARANTINED: tuple[UnfitKind, ...] = ("schema",)
 ORDERS_TABLE = table(
     T1,
     "orders",
@@ -63,6 +66,7 @@ class MovingScene:
         formulas: Mapping[str, Formula],
         publishes: Collection[Publish],
         orders: Table = ORDERS_TABLE,
+        schemas: Schemas | None = None,
     ) -> None:
         names = tuple(each.name for each in orders.columns)
         self.orders = TableViews(orders, names, formulas.values())
@@ -85,6 +89,8 @@ class MovingScene:
             copies=[TableCopy(name, T1, (), names) for name in formulas],
             moving=MovingTables(self.following, {T1: names}),
             inner=InnerChanges(self.following, self.inner),
+            quarantined=QUARANTINED,
+            schemas=schemas,
         )
         self.gateway.commit(relation_of(orders), relation_of(CUSTOMERS_TABLE))
 

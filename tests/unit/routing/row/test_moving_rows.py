@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from gateway.copy import Snapshot
+from gateway.core.errors import SchemaRefusedError
 from gateway.core.lsn import Lsn
 from gateway.envelope.envelope import TransactionContext
 from gateway.envelope.headers import HeaderMaker
@@ -19,7 +23,15 @@ from tests.support.gateway.moving_scene import (
     shown,
     tenant,
 )
-from tests.support.gateway.routing_scene import T1, data, full_tuple, key_tuple, publish, update
+from tests.support.gateway.routing_scene import (
+    T1,
+    Schemas,
+    data,
+    full_tuple,
+    key_tuple,
+    publish,
+    update,
+)
 
 
 class Scene(MovingScene):
@@ -107,6 +119,27 @@ def test_rows_are_looked_up_again_once_their_slice_is_settled() -> None:
     assert moving.looked_up is not None
     lookups = [i.lookup for targets in moving.looked_up.values() for i in targets.indexes]
     assert [*lookups] == ([{b"7": (0,)}] if route.compiled is not None else [{}])
+
+
+class Refusing(Schemas):
+    """A registry that refuses the values of one topic."""
+
+    def register(self, subject: str, schema: Mapping[str, Any]) -> int:
+        if subject == "one.public.orders-value":
+            raise SchemaRefusedError(f"refuses {subject}", reason="not compatible")
+        return super().register(subject, schema)
+
+
+def test_a_row_of_a_refused_schema_is_not_sent() -> None:
+    publishes = [publish(name, relation=T1) for name in ("one", "two")]
+    scene = MovingScene({"one": tenant(1), "two": tenant(2)}, publishes, schemas=Refusing())
+    scene.commit(customer(7, 1), customer(8, 2))
+    scene.settle()
+
+    seen = data(scene.gateway.commit(order(1, 7), order(2, 8)))
+
+    assert [each.topic for each in seen] == ["gw.error", "two.public.orders"]
+    assert list(scene.gateway.routes.addresses.refused) == [("one", T1)]
 
 
 def test_sets_count_as_of_the_end_for_the_new_row_and_of_the_beginning_for_the_old_one() -> None:
