@@ -21,8 +21,7 @@ from gateway.subselects.formula import Formula, SetTestKind, Subselect, Value, h
 from gateway.subselects.sets import value_set
 from gateway.subselects.sets.building import SetBuilder
 from gateway.subselects.sets.changes import SetChange, SetDelta, affected_values
-from gateway.subselects.sets.disk_entries import SpillingEntries
-from gateway.subselects.sets.entries import Entries
+from gateway.subselects.sets.disk_entries import SpillingStores
 from gateway.subselects.sets.member_index import MemberIndex
 from gateway.subselects.sets.network import SetNetwork
 from gateway.subselects.sets.records import StoredSet
@@ -178,12 +177,11 @@ def test_sets_are_what_a_recount_finds_after_every_transaction(random: Random) -
 @settings(max_examples=20)
 @given(randoms)
 def test_sets_that_do_not_fit_into_memory_are_the_same(random: Random) -> None:
-    def make(place: Callable[[bytes], int], bits: int | None) -> Entries:
-        return SpillingEntries(folder, 2, place, bits=bits)
-
     with TemporaryDirectory() as name:
         folder = Path(name)
-        follow(random, [draw_formula(random)], make)
+        stores = SpillingStores(folder, random.choice((0, 2, 5)))
+        follow(random, [draw_formula(random) for _ in range(random.randint(1, 2))], stores.make)
+        assert stores.in_memory == 0
         assert not list(folder.iterdir()), "files have no names once they are open"
 
 

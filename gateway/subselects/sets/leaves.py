@@ -7,6 +7,7 @@ the size of the set. At every commit the leaves cover all places, once.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from gateway.subselects.sets.entries import PLACES, Entries, place_of
@@ -59,15 +60,24 @@ class Leaves:
         self._leaves = {Leaf(0, 0)}
         self._changed = {Leaf(0, 0)}
 
-    def pop_changed(self, entries: Entries) -> dict[Leaf, list[tuple[bytes, int]] | None]:
-        """Return the leaves to write, with their entries; None for one that there is no more."""
-        written: dict[Leaf, list[tuple[bytes, int]] | None] = dict.fromkeys(self._removed)
-        waiting = sorted(self._changed)
+    def pop_changed(
+        self, entries: Entries
+    ) -> Iterator[tuple[Leaf, list[tuple[bytes, int]] | None]]:
+        """Yield the leaves to write, with their entries; None for one that there is no more.
+
+        A leaf can come twice, first as one that there is no more. Exhaust it.
+        """
+        removed, waiting = self._removed, sorted(self._changed)
+        self._removed, self._changed = set(), set()
+        yield from ((leaf, None) for leaf in sorted(removed))
         while waiting:
             leaf = waiting.pop()
-            found = entries.within(leaf.low, leaf.high)
-            if len(found) <= self._most or leaf.bits == _DEEPEST:
-                written[leaf] = found
+            # Places are spread evenly: one that has far more is not read to find it out.
+            expected = len(entries) >> leaf.bits
+            found = [] if expected > 4 * self._most else entries.within(leaf.low, leaf.high)
+            is_small = expected <= 4 * self._most and len(found) <= self._most
+            if is_small or leaf.bits == _DEEPEST:
+                yield leaf, found
                 continue
             halves = (
                 Leaf(leaf.bits + 1, leaf.prefix << 1),
@@ -76,10 +86,7 @@ class Leaves:
             self._leaves.discard(leaf)
             self._leaves.update(halves)
             waiting += halves
-            written[leaf] = None
-        self._changed.clear()
-        self._removed.clear()
-        return written
+            yield leaf, None
 
     def _leaf_of(self, entry: bytes) -> Leaf:
         place = place_of(entry)

@@ -100,9 +100,9 @@ class MemberIndex:
         self._entries.close()
 
     def _add(self, number: int) -> None:
-        self._found.add(number)
         for value in self._sets[number].values():
             if None not in value:
+                self._found.add(number)
                 self._entries.put(_key(value, number), 1)
 
     def _remove(self, number: int) -> None:

@@ -106,7 +106,7 @@ class StoredSet:
         if self.name not in self._written:
             self._written.add(self.name)
             yield self.name, self._head + self._about
-        for leaf, entries in self._leaves.pop_changed(self.target.entries).items():
+        for leaf, entries in self._leaves.pop_changed(self.target.entries):
             name = _leaf_name(self.name, leaf)
             if entries is not None:
                 self._written.add(name)
@@ -133,22 +133,19 @@ class StoredSet:
             why = self._why_other(about.decode(errors="replace"))
             if why is not None:
                 return why
-        found: dict[Leaf, list[tuple[bytes, int]]] = {}
-        for name, value in records.items():
-            leaf = _leaf_of(self.name, name)
-            if leaf is None:
-                continue
-            try:
-                entries = decode_leaf(value)
-            except ProtocolError as error:
-                return f"record {name} does not read: {error.reason}"
-            if not all(self._belongs(entry, leaf) for entry, _ in entries):
-                return f"record {name} has entries that do not belong there"
-            found[leaf] = entries
+        found = {leaf: name for name in records if (leaf := _leaf_of(self.name, name)) is not None}
         if not Leaves.cover(set(found)):
             return "some of its records are missing"
         self.target.clear()
-        for entries in found.values():
+        for leaf, name in found.items():
+            try:
+                entries = decode_leaf(records[name])
+            except ProtocolError as error:
+                self.target.clear()
+                return f"record {name} does not read: {error.reason}"
+            if not all(self._belongs(entry, leaf) for entry, _ in entries):
+                self.target.clear()
+                return f"record {name} has entries that do not belong there"
             self.target.fill(entries)
         self._leaves = Leaves(set(found), most=self._most)
         self._written = {_leaf_name(self.name, leaf) for leaf in found}
