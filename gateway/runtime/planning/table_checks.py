@@ -9,7 +9,7 @@ them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -260,10 +260,17 @@ def _unreadable(
             found |= inner_oids(copy.filters)
     why = why_unreadable(connection, set[int]().union(*read.values()))
     return {
-        table_id: why[min(faulty)]
+        table_id: _joined([why[oid] for oid in sorted(faulty)])
         for table_id, oids in read.items()
         if (faulty := oids & why.keys())
     }
+
+
+def _joined(faults: Sequence[Fault]) -> Fault:
+    if len(faults) == 1:
+        return faults[0]
+    reasons, statements = [f.reason for f in faults], [f.statement for f in faults]
+    return Fault("; ".join(reasons), "; ".join(statements), always=True)
 
 
 def _not_ours(connection: psycopg.Connection, plan: Plan, prefix: str) -> dict[TableId, Fault]:

@@ -73,10 +73,14 @@ def test_an_ordinary_role_runs_with_what_the_owner_made_of_the_checks_sql(
         connection.execute("CREATE TABLE t (a int PRIMARY KEY, b int)")
         connection.execute("INSERT INTO t VALUES (3, 0), (6, 0)")
         connection.execute(f"CREATE TABLE {ODD} (a int PRIMARY KEY)".encode())
+        connection.execute("CREATE TABLE asked AS SELECT a FROM generate_series(1, 20) AS a")
+        connection.execute("ALTER TABLE asked ADD PRIMARY KEY (a)")
         connection.execute(f"CREATE ROLE {role} LOGIN REPLICATION".encode())
         try:
             dsn = psycopg.conninfo.make_conninfo(database.dsn, user=role)
             both = DEFINITIONS.replace("TABLE t", f"TABLE {ODD}, t")
+            both = both.replace("a > 5", "a > 5 AND a IN (SELECT a FROM asked)")
+            assert "asked" in both
             s = scene(both, source={"dsn": dsn})
 
             checked = s.cli("check")
