@@ -206,8 +206,11 @@ class Following:
         for subselect in subselects:
             self._stored[subselect].note_built()
         # Nested sets come first, and those around them are found with them.
-        for subselect in subselects:
-            self._index.recount_sets(self.sets.recount_from(subselect))
+        self._index.recount_sets(
+            {
+                each.subselect: each for s in subselects for each in self.sets.recount_from(s)
+            }.values()
+        )
 
     # The stream
 

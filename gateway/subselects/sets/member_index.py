@@ -63,13 +63,11 @@ class MemberIndex:
     def apply(self, changes: Mapping[Subselect, SetChange]) -> None:
         """Apply what a transaction has done to the sets."""
         self.revision += bool(changes)
+        whole = [each for each in changes if changes[each].is_whole and each in self._numbers]
+        if whole:
+            self._find_again({self._numbers[each] for each in whole})
         for subselect, change in changes.items():
             if (number := self._numbers.get(subselect)) is None:
-                continue
-            if change.is_whole:
-                self._latest.clear()
-                self._remove(number)
-                self._add(number)
                 continue
             for value, is_member in change.toggled.items():
                 if None not in value:
@@ -80,11 +78,7 @@ class MemberIndex:
     def recount_sets(self, sets: Iterable[ValueSet]) -> None:
         """Find the members of some sets again."""
         self.revision += 1
-        self._latest.clear()
-        for each in sets:
-            number = self._numbers[each.subselect]
-            self._remove(number)
-            self._add(number)
+        self._find_again({self._numbers[each.subselect] for each in sets})
 
     def recount(self) -> None:
         """Find the members of all sets again."""
@@ -105,13 +99,18 @@ class MemberIndex:
                 self._found.add(number)
                 self._entries.put(_key(value, number), 1)
 
-    def _remove(self, number: int) -> None:
-        if number not in self._found:
-            return  # all entries would have to be looked at
-        own = b"%d" % number
-        for key, _ in all_of(self._entries):
-            if unpack(key)[1] == own:
-                self._entries.put(key, 0)
+    def _find_again(self, numbers: set[int]) -> None:
+        self._latest.clear()
+        # All entries are looked at, which takes long: once for all sets, and not for new ones.
+        if not self._found - numbers:
+            self._entries.clear()
+        elif gone := {b"%d" % number for number in numbers & self._found}:
+            for key, _ in all_of(self._entries):
+                if unpack(key)[1] in gone:
+                    self._entries.put(key, 0)
+        self._found -= numbers
+        for number in sorted(numbers):
+            self._add(number)
 
 
 def _key(value: Value, number: int) -> bytes:
