@@ -15,11 +15,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import psycopg
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -32,6 +32,8 @@ from bench.stream import stop_on_sigterm
 from devkit.embedded.kafka import EmbeddedKafka
 from devkit.embedded.postgres import EmbeddedPostgres
 from devkit.embedded.registry import EmbeddedRegistry
+
+Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
 ROUNDS: Final = 300
 RATES: Final = (100, 1_000, 3_000)
@@ -69,12 +71,12 @@ def main() -> int:
     stop_on_sigterm()
     print(f"\n{os.cpu_count()} CPUs, load average {os.getloadavg()[0]:.1f}; milliseconds")
     print(f"{'':70}{'median':>9}{'99 %':>9}{'most':>9}")
-    with _running(ONE) as (server, kafka):
-        _print("a Kafka transaction of one record, and reading it", _kafka_alone(kafka))
+    with running(ONE) as (server, kafka):
+        print_times("a Kafka transaction of one record, and reading it", _kafka_alone(kafka))
         for rate in RATES:
-            _print(f"Kafka alone, {rate:,} records a second", _kafka_at_rate(kafka, rate))
+            print_times(f"Kafka alone, {rate:,} records a second", _kafka_at_rate(kafka, rate))
         _report_rates(server, kafka, "one subscription")
-    with _running(DEFINITIONS) as (server, kafka):
+    with running(DEFINITIONS) as (server, kafka):
         _report_one_at_a_time(server, kafka)
         _report_rates(server, kafka, f"{SUBSCRIPTIONS} more are idle")
     return 0
@@ -84,17 +86,18 @@ def _report_one_at_a_time(server: EmbeddedPostgres, kafka: EmbeddedKafka) -> Non
     with server.connect() as connection:
         alone = _one_at_a_time(connection, kafka)
     for name, title in TABLES.items():
-        _print(f"one at a time, {title}", alone[name])
+        print_times(f"one at a time, {title}", alone[name])
 
 
 def _report_rates(server: EmbeddedPostgres, kafka: EmbeddedKafka, who: str) -> None:
     for rate in RATES:
-        times = _at_rate(server, kafka, rate)
+        times = at_rate(server, kafka, rate)
         reached = len(times) / SECONDS
-        _print(f"{rate:,} transactions a second ({reached:,.0f} reached), {who}", times)
+        print_times(f"{rate:,} transactions a second ({reached:,.0f} reached), {who}", times)
 
 
-def _print(title: str, times: Sequence[float]) -> None:
+def print_times(title: str, times: Sequence[float]) -> None:
+    """Print median, 99th percentile and the most of some times in seconds, as milliseconds."""
     ordered = [seconds * 1000 for seconds in sorted(times)]
     median, high = ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100]
     print(f"{title:70}{median:9.2f}{high:9.2f}{ordered[-1]:9.2f}", flush=True)
@@ -119,8 +122,8 @@ def _one_at_a_time(
     return times
 
 
-def _at_rate(server: EmbeddedPostgres, kafka: EmbeddedKafka, rate: int) -> list[float]:
-    """Read while another process writes."""
+def at_rate(server: EmbeddedPostgres, kafka: EmbeddedKafka, rate: int) -> list[float]:
+    """Return the seconds that rows of `unfiltered` take that another process writes meanwhile."""
     with closing(Reader(kafka, TOPICS["unfiltered"])) as reader:
         writer = subprocess.Popen(
             [sys.executable, "-m", "bench.latency", server.dsn(), str(rate), str(SECONDS)],
@@ -280,8 +283,10 @@ def _from_zigzag(encoded: bytes) -> int:
 
 
 @contextmanager
-def _running(definitions: str) -> Iterator[tuple[EmbeddedPostgres, EmbeddedKafka]]:
-    """Servers, and a gateway that has copied the tables of a row."""
+def running(
+    definitions: str, prepare: Callable[[Connection], object] | None = None
+) -> Iterator[tuple[EmbeddedPostgres, EmbeddedKafka]]:
+    """Run servers, and a gateway that has copied the tables that `prepare` makes."""
     server, kafka, registry = EmbeddedPostgres(18), EmbeddedKafka(), EmbeddedRegistry()
     with ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="pgsluice-bench-"))
@@ -292,10 +297,7 @@ def _running(definitions: str) -> Iterator[tuple[EmbeddedPostgres, EmbeddedKafka
             for started in [pool.submit(part.start) for part in (server, kafka, registry)]:
                 started.result()
         with server.connect() as connection:
-            for name in TABLES:
-                connection.execute(f"CREATE TABLE {name} (a bigint PRIMARY KEY, b text)".encode())
-                connection.execute(f"ALTER TABLE {name} REPLICA IDENTITY FULL".encode())
-                connection.execute(f"INSERT INTO {name} VALUES (1, 'x7')".encode())
+            (prepare or _prepare)(connection)
         # It outlives the broker, and would complain of that.
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 2})
         admin.create_topics([NewTopic(_EMPTY, 1)])[_EMPTY].result()
@@ -312,6 +314,13 @@ def _running(definitions: str) -> Iterator[tuple[EmbeddedPostgres, EmbeddedKafka
                 raise BenchError(f"the gateway has not started; it said:\n{said.decode()[-2000:]}")
             time.sleep(0.1)
         yield server, kafka
+
+
+def _prepare(connection: Connection) -> None:
+    for name in TABLES:
+        connection.execute(f"CREATE TABLE {name} (a bigint PRIMARY KEY, b text)".encode())
+        connection.execute(f"ALTER TABLE {name} REPLICA IDENTITY FULL".encode())
+        connection.execute(f"INSERT INTO {name} VALUES (1, 'x7')".encode())
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from gateway.pgoutput.messages import UNCHANGED, Delete, Truncate, Update
 from gateway.routing.row.moved_rows import MovedRows
 from gateway.routing.row.transaction_state import TransactionState
 from gateway.subselects.moves.reads import MoveChunk
+from schemas.settings.masks import Mask
 from tests.support.gateway.moving_scene import (
     MovingScene,
     customer,
@@ -140,6 +141,25 @@ def test_a_row_of_a_refused_schema_is_not_sent() -> None:
 
     assert [each.topic for each in seen] == ["gw.error", "two.public.orders"]
     assert list(scene.gateway.routes.addresses.refused) == [("one", T1)]
+
+
+def test_a_masked_column_is_masked_however_its_row_moves() -> None:
+    masks = (("doc", Mask("null")),)
+    publishes = [publish("one", relation=T1, masks=masks), publish("two", relation=T1)]
+    scene = MovingScene({"one": tenant(1), "two": tenant(2)}, publishes)
+    scene.commit(customer(7, 1), customer(8, 2))
+    scene.settle()
+
+    changed = update(key_tuple(b"2", b"8", None), b"2", b"7", b"new")
+    seen = data(scene.gateway.commit(order(1, 7), order(2, 8), changed))
+
+    found = [(each.topic, each.op, each.value["after"]) for each in seen if each.value]
+    assert [(topic[:3], op, after and after["doc"]) for topic, op, after in found] == [
+        ("one", "c", None),
+        ("two", "c", "doc"),
+        ("one", "c", None),
+        ("two", "d", None),
+    ]
 
 
 def test_sets_count_as_of_the_end_for_the_new_row_and_of_the_beginning_for_the_old_one() -> None:
