@@ -26,6 +26,7 @@ from gateway.core.background import OnWait
 from gateway.core.errors import GatewayError, TransientError
 from gateway.core.lsn import Lsn
 from gateway.observe import event
+from gateway.pgtypes.catalog import TYPES
 from gateway.runtime.copy.first_snapshot import FirstSnapshot
 from gateway.source.copy.chunk_reader import ChunkReader, ChunkSource
 from gateway.source.copy.errors import ConditionError, TableChanged, TableUnreadable
@@ -36,6 +37,7 @@ __all__ = ["MoveReaders", "ReadError", "ReadFailure"]
 
 _LOG: Final = logging.getLogger(__name__)
 
+_INTEGERS: Final = frozenset(TYPES[name][0] for name in ("int2", "int4", "int8"))
 _MOST_ROWS: Final = 2_000
 """Number of rows of a chunk: changes of other tables wait while they are published."""
 _FIRST_ROWS: Final = 500
@@ -299,7 +301,9 @@ class MoveReaders:
         source, request, limit = read.source, read.request, _EVERY
         oid = source.table.oid
         if request.columns:
-            source = replace(source, slices=slice_condition(request.columns, request.values))
+            integers = {c.name for c in source.table.columns if c.base_type_oid in _INTEGERS}
+            condition = slice_condition(request.columns, request.values, integers)
+            source = replace(source, slices=condition)
         if not request.whole:
             limit = self._limit(oid)
         asked = ChunkRequest(bool(request.columns), request.after, request.keys)

@@ -113,7 +113,8 @@ class ChunkSource:
 
     def error(self, error: psycopg.Error, *, conditions: bool) -> GatewayError:
         """Convert an error of the server while the rows are read, see `copy_error`."""
-        return copy_error(error, self.table, conditions=conditions, masked=self.masked)
+        hidden = self.masked or bool(self.slices)  # the server's text may quote a value
+        return copy_error(error, self.table, conditions=conditions, masked=hidden)
 
 
 class ChunkReader(Closing):

@@ -99,6 +99,9 @@ def test_slices_and_keys_are_read_once_older_transactions_have_ended(
         assert len(first.rows) == 2
         assert first.insert_lsn >= before
 
+        # A value that another table can have, and this column cannot.
+        readers.ask(source, MoveRequest(5, ("n",), ((b"3000000000",), (b"2",))))
+        assert ids(list(chunk(readers).rows)) == [b"5", b"6"]
         # Two columns, one of them NULL; all at once, and by keys of which one is of no row.
         both = MoveRequest(2, ("who's", "n"), ((b"a", b"2"), (b"a", None)), whole=True)
         readers.ask(source, both)
