@@ -191,6 +191,7 @@ class EnvelopeEncoder:
     """
 
     __slots__ = (
+        "_key",
         "canonical_key",
         "encode_key",
         "encode_new",
@@ -233,6 +234,7 @@ class EnvelopeEncoder:
         self.schema = schema
         self.envelope = envelope
         self.identity = frozenset(identity)
+        self._key = frozenset(key or ())
         self.indexes = tuple(indexes)
         self.value_schema: dict[str, Any] = schema.value_schema
         self.key_schema = schema.key_schema
@@ -263,6 +265,13 @@ class EnvelopeEncoder:
             self.encode_row,
             [(i, text) for i, text in zip(indexes, texts, strict=True) if text is not None],
         )
+
+    def compile_named(self) -> RowEncoder:
+        """Compile tuple -> record ``Value`` with the columns of the key only; the others are null.
+
+        Only of tables with a key.
+        """
+        return compile_old_encoder(self.schema, self.indexes, self._key)
 
     def begin(self, context: TransactionContext) -> SourcePrefix:
         """Return the encoded fields that this table's records of one transaction share."""

@@ -63,7 +63,7 @@ class Consumer:
 
     def receive(self, sent: Decision, old_key: Key, new_key: Key, new: TupleRow) -> None:
         match sent.sending:
-            case Sending.DELETE:
+            case Sending.DELETE | Sending.REMOVE:
                 self.rows.pop(old_key, None)
             case Sending.INSERT | Sending.REPLACE:
                 if sent.sending is Sending.REPLACE:

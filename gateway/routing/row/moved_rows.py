@@ -72,7 +72,7 @@ class MovedRows:
                 drafts = [route.draft(tx.insert_op, shown, None, shown, lsn, tx.seq, tx)]
                 route.emit(drafts, target, Action.INSERT, tx, out)
             else:
-                drafts = route.draft_delete(shown, self._full, lsn, tx.seq, tx)
+                drafts = route.draft_remove(shown, self._full, lsn, tx.seq, tx)
                 route.emit(drafts, target, Action.DELETE, tx, out)
         except UnfitError as error:
             change = UnfitChange(tx.insert_op, None, False, row, lsn)

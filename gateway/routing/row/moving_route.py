@@ -30,6 +30,7 @@ _ACTIONS: Final = {
     Sending.INSERT: Action.INSERT,
     Sending.UPDATE: Action.UPDATE,
     Sending.DELETE: Action.DELETE,
+    Sending.REMOVE: Action.DELETE,
     Sending.REPLACE: Action.INSERT,
 }
 """Operation as which a record is counted."""
@@ -225,11 +226,14 @@ def _drafts(
     """Make the records of a change, in groups that are emitted one after the other."""
     before = None if old is None else route.shown(old)
     after = None if new is None else route.shown(new)
-    if sending is Sending.DELETE:
+    if sending in (Sending.DELETE, Sending.REMOVE):
         # Without an old row, no column of the replica identity has changed.
         gone = before if before is not None else after
         assert gone is not None
-        return [route.draft_delete(gone, full and before is not None, lsn, tx.seq, tx)]
+        full = full and before is not None
+        if sending is Sending.REMOVE:
+            return [route.draft_remove(gone, full, lsn, tx.seq, tx)]
+        return [route.draft_delete(gone, full, lsn, tx.seq, tx)]
     assert after is not None
     if sending is Sending.UPDATE:
         return [route.draft_update(Action.UPDATE, before, full, after, lsn, tx)]
@@ -238,4 +242,4 @@ def _drafts(
         return [inserted]
     if route.encode_place(before) == route.encode_place(after):
         return [inserted]
-    return [route.draft_delete(before, full, lsn, tx.seq - 1, tx), inserted]
+    return [route.draft_remove(before, full, lsn, tx.seq - 1, tx), inserted]

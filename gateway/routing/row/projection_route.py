@@ -20,6 +20,7 @@ from gateway.core.lsn import format_lsn
 from gateway.core.records import Header, Record
 from gateway.definitions.model import Operation, TableId
 from gateway.envelope.canonical import partition_of
+from gateway.envelope.encoding.encoders import RowEncoder
 from gateway.envelope.envelope import EMPTY_ARRAY, EnvelopeEncoder, SourcePrefix
 from gateway.envelope.masking import RowMask
 from gateway.pgoutput.messages import UNCHANGED
@@ -83,6 +84,7 @@ class ProjectionRoute:
     """
 
     __slots__ = (
+        "_encode_named",
         "_prefix",
         "_prefix_of",
         "canonical",
@@ -147,6 +149,7 @@ class ProjectionRoute:
         self.inserting = Candidates(targets, Operation.INSERT)
         self.updating = Candidates(targets, Operation.UPDATE)
         self.deleting = Candidates(targets, Operation.DELETE)
+        self._encode_named: RowEncoder | None = None
         self._prefix: SourcePrefix = (b"", None, b"")  # belongs to no transaction
         self._prefix_of: TransactionState | None = None
 
@@ -336,7 +339,23 @@ class ProjectionRoute:
         if tx.large and full:
             self.check_values(old)
         before = self.encode_row(old) if full else self.encode_old(old)
-        draft = self.draft(b"d", old, before, None, lsn, seq, tx, rekey=rekey)
+        return self._with_tombstone(self.draft(b"d", old, before, None, lsn, seq, tx, rekey=rekey))
+
+    def draft_remove(
+        self, row: Row, full: bool, lsn: int, seq: int, tx: TransactionState
+    ) -> list[Draft]:
+        """Make a ``d`` of a row that a subscriber may have; see `draft_delete`.
+
+        Its `before` has the key alone, also where the replica identity is the whole row: the
+        subscriber may have other values, and is not to see these.
+        """
+        self.check_logged(full)
+        if self._encode_named is None:
+            self._encode_named = self.encoder.compile_named()
+        before = self._encode_named(row)
+        return self._with_tombstone(self.draft(b"d", row, before, None, lsn, seq, tx))
+
+    def _with_tombstone(self, draft: Draft) -> list[Draft]:
         if self.tombstones and self.encoder.has_tombstones:
             return [draft, (draft[0], draft[1], None, draft[3])]
         return [draft]

@@ -13,14 +13,17 @@ __all__ = ["Decision", "Sending", "decide"]
 class Sending(Enum):
     """Record for a subscription.
 
-    REPLACE is a ``d`` of the old key, if the key has changed, and a ``c`` that is no half of a key
-    change: the subscriber has the new row afterwards, whatever it had.
+    REMOVE is a ``d`` of a row that the subscriber may have, and perhaps with other values: it names
+    the row and has none of them. REPLACE is such a ``d`` of the old key, if the key has changed,
+    and a ``c`` that is no half of a key change: the subscriber has the new row afterwards, whatever
+    it had.
     """
 
     NOTHING = "nothing"
     INSERT = "insert"
     UPDATE = "update"
     DELETE = "delete"
+    REMOVE = "remove"
     REPLACE = "replace"
 
 
@@ -48,5 +51,7 @@ def decide(has: Truth, *, wanted: bool, whole: bool) -> Decision:
             return Decision(Sending.REPLACE) if whole else Decision(Sending.UPDATE, read_key=True)
         case Truth.NO, _:
             return Decision(Sending.NOTHING)
+        case Truth.MAYBE, _:
+            return Decision(Sending.REMOVE)
         case _:
             return Decision(Sending.DELETE)

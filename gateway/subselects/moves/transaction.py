@@ -24,6 +24,7 @@ __all__ = ["MoveTransaction", "RowChange"]
 _LEFT_OVER = {
     Sending.NOTHING: Truth.NO,
     Sending.DELETE: Truth.NO,
+    Sending.REMOVE: Truth.NO,
     Sending.INSERT: Truth.YES,
     Sending.UPDATE: Truth.YES,
     Sending.REPLACE: Truth.YES,

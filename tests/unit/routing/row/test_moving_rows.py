@@ -53,7 +53,7 @@ def test_moved_rows_are_sent_as_they_are_where_they_are_placed() -> None:
     rows = [b"1\t7\tdoc\n", b"2\t7\t\\N\n"]
     chunk = MoveChunk(request, rows, Snapshot(99, 99, frozenset()), Lsn(5), True)
     copies = scene.gateway.plan.copies
-    route = MovedRows(scene.gateway.routes.copy_route(copies, ["id"]), full=False)
+    route = MovedRows(scene.gateway.routes.copy_route(copies, ["id"]), full=True)
     tx = TransactionState(
         TransactionContext("gw", "db", "1", None, Lsn(5), 0, None, "true", 1),
         HeaderMaker(Lsn(5), None, None, None),
@@ -71,6 +71,8 @@ def test_moved_rows_are_sent_as_they_are_where_they_are_placed() -> None:
         ("two", "r", "2 7"),
     ]
     assert {seen.headers["commit_lsn"] for seen in found} == {"00000000/00000005"}
+    removed = [seen.value["before"] for seen in found if seen.value and seen.op == "d"]
+    assert [row["doc"] for row in removed] == [None, None], "not for who has the row no more"
     assert scene.moves.is_settled
 
 
