@@ -28,7 +28,8 @@ class MoveStanding:
     Attributes:
         since_lsn: Position of the change that began it; None if that was before this process began.
         since: The same as a time, in seconds since 1970: of this process's beginning then.
-        unsettled: Number of values and keys whose rows are still to be read.
+        unsettled: Number of values and keys whose rows are still to be read; a table that has to
+            be copied again counts as one.
     """
 
     subscription: str
@@ -52,23 +53,25 @@ class MoveStandings:
         self._moves = moves
         self._clock = clock
         self.standings: tuple[MoveStanding, ...] = tuple(self._look(None))
+        self._told = {
+            (each.subscription, each.table_oid)
+            for each in self.standings
+            if moves[each.table_oid].was_unsettled(each.subscription)
+        }
 
     def pop_changes(self, lsn: Lsn) -> list[MoveChange]:
         """Return what has changed since the last call; committed with everything up to `lsn`.
 
-        A table that is copied again is not settled: COPY markers say how that goes.
+        A copy that begins puts an end to the moves before it, which are not said to be settled.
         """
-        if not self.standings and all(moves.is_settled for moves in self._moves.values()):
+        if not self._told and all(moves.is_settled for moves in self._moves.values()):
             return []
-        before = {(each.subscription, each.table_oid) for each in self.standings}
+        for oid, moves in self._moves.items():
+            self._told -= {(name, oid) for name in moves.pop_begun_copies()}
         self.standings = tuple(self._look(lsn))
         now = {(each.subscription, each.table_oid) for each in self.standings}
-        ended = [
-            (name, oid)
-            for name, oid in sorted(before - now)
-            if oid in self._moves and name not in self._moves[oid].whole
-        ]
-        changes = [MoveChange(*found, settled=True) for found in ended]
+        before, self._told = self._told, now
+        changes = [MoveChange(*found, settled=True) for found in sorted(before - now)]
         return changes + [MoveChange(*found, settled=False) for found in sorted(now - before)]
 
     def _look(self, lsn: Lsn | None) -> Iterator[MoveStanding]:

@@ -99,6 +99,12 @@ class TableMoves:
         self._number = 0
         self.revision = 0
         self.moved_rows = 0
+        self._known = {
+            name
+            for of in (*state.slices.values(), *state.keys.values(), state.whole)
+            for name in of
+        }
+        self._begun_copies: set[str] = set()
 
     @property
     def state(self) -> MoveState:
@@ -135,11 +141,24 @@ class TableMoves:
         return slice_ in self._slices
 
     def unsettled_subscriptions(self) -> Iterator[str]:
-        """Yield each subscription as often as there are slices and keys unsettled for it."""
+        """Yield each subscription as often as there are slices and keys unsettled for it.
+
+        One whose table has to be copied again comes once.
+        """
         for of in self._slices.values():
             yield from of
         for listed in self._keys.values():
             yield from listed
+        yield from self.whole
+
+    def was_unsettled(self, subscription: str) -> bool:
+        """Whether something was unsettled for a subscription by the state that was read back."""
+        return subscription in self._known
+
+    def pop_begun_copies(self) -> set[str]:
+        """Return the subscriptions for which a copy has begun since the last call."""
+        found, self._begun_copies = self._begun_copies, set()
+        return found
 
     def listed(self, key: Key) -> Collection[str]:
         """Return the subscriptions for which a key is unsettled."""
@@ -200,6 +219,7 @@ class TableMoves:
         """Note that a copy begins: the subscriber has no row."""
         self._forget(subscription)
         self.whole.discard(subscription)
+        self._begun_copies.add(subscription)
 
     def truncate(self) -> None:
         """Note that no row is left, and that the subscribers are told so."""

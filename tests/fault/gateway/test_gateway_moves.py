@@ -43,7 +43,8 @@ def states(s: Scene, name: str) -> list[CutState]:
     """The subscription's markers and records, cut by cut; only the last state is as it was."""
     subscription = f"{s.slot}_{name}"
     topic = s.topic("orders", subscription)
-    return list(cuts(s.markers(subscription), s.reader.read(topic), topic, "orders"))
+    records = s.reader.read(topic)  # before the markers, which name more
+    return list(cuts(s.markers(subscription), records, topic, "orders"))
 
 
 def wait_until_tried(load: MoveLoad, transactions: int) -> None:

@@ -39,12 +39,12 @@ def cuts(
             if about is None or about["table"] != table:
                 continue
             if name == "move":
-                assert about["state"] == "settled" or not moving, "it begins once"
+                assert moving == (about["state"] == "settled"), "it begins once, and ends once"
                 moving = about["state"] == "begun"
             else:
                 ready = about["state"] == "ready"
                 # A copy that begins puts an end to what moves; what begins then outlasts it.
-                moving = moving and ready
+                moving = moving and about["state"] != "copying"
         if marker["kind"] != "PROGRESS":
             continue
         for entry in marker["offsets"]:

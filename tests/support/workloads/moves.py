@@ -60,11 +60,19 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
+CREATE FUNCTION past.note_truncate() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('INSERT INTO past.log (xid, tab, id) SELECT pg_current_xact_id()::xid, %L, id'
+        ' FROM %I', TG_TABLE_NAME, TG_TABLE_NAME);
+    RETURN NULL;
+END $$;
 CREATE PUBLICATION past FOR TABLE past.log;
 """
 _TRIGGER = """
 CREATE TRIGGER note AFTER INSERT OR UPDATE OR DELETE ON {table}
     FOR EACH ROW EXECUTE FUNCTION past.note();
+CREATE TRIGGER note_truncate BEFORE TRUNCATE ON {table}
+    FOR EACH STATEMENT EXECUTE FUNCTION past.note_truncate();
 """
 _ENDS = """
 CREATE TABLE past.ends AS
@@ -153,7 +161,8 @@ class MoveLoad:
             "n": pick.randrange(9),
             "free": pick.randint(1, 2 * self._orders),
         }
-        connection.execute(pick.choice(_STATEMENTS).encode(), values)
+        rare = pick.random() < 0.003
+        connection.execute(pick.choice(_RARE if rare else _STATEMENTS).encode(), values)
 
 
 _STATEMENTS = (
@@ -174,6 +183,7 @@ _STATEMENTS = (
     "INSERT INTO orders VALUES (%(order)s, %(other)s, %(n)s, 'short') ON CONFLICT (id) DO NOTHING",
 )
 """An order with customer 99 has none."""
+_RARE = ("TRUNCATE customers", "TRUNCATE orders", "UPDATE customers SET tier = %(tier)s")
 
 
 class Past:

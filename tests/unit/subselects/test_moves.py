@@ -97,7 +97,7 @@ def place(
         (NO, False, True, Sending.NOTHING, False),
         (MAYBE, True, True, Sending.REPLACE, False),
         (MAYBE, True, False, Sending.UPDATE, True),
-        (MAYBE, False, False, Sending.DELETE, False),
+        (MAYBE, False, False, Sending.REMOVE, False),
     ],
 )
 def test_each_answer_has_one_record_that_is_right(
@@ -211,7 +211,7 @@ def test_changes_are_kept_as_long_as_a_chunk_that_waits_does_not_see_them() -> N
     assert request is not None
     chunk = MoveChunk(request, [row(1), row(2)], Snapshot(101, 102, frozenset({101})), Lsn(1), True)
     later = MoveTransaction(moves, 101, {})
-    assert later.delete(row(1)).judge("s").sending is Sending.DELETE
+    assert later.delete(row(1)).judge("s").sending is Sending.REMOVE
     later.end()
     moves.forget([Snapshot(200, 200, frozenset()), chunk.snapshot])
 
@@ -230,7 +230,7 @@ def test_a_table_is_copied_again_where_that_is_cheaper(values: tuple[bytes | Non
     assert moves.state == MoveState(whole=frozenset({"s"}))
     assert moves.request() is None
     leaving = MoveTransaction(moves, 8, {}).delete(row(3))
-    assert leaving.judge("s").sending is Sending.DELETE, "nobody knows whether it is there"
+    assert leaving.judge("s").sending is Sending.REMOVE, "nobody knows whether it is there"
     moves.begin_copy("s")
     assert moves.is_settled
 
@@ -295,7 +295,7 @@ def test_standings_say_once_that_a_table_moves_and_that_it_is_settled() -> None:
     assert standings.pop_changes(Lsn(30)) == [MoveChange("s", 9, settled=True)]
     assert list(standings.standings) == []
 
-    # What another process has said is not said again, and what is copied again is not settled.
+    # What another process has said is not said again, and a copy that begins ends what it finds.
     toggle(moves, members, b"1")
     later = MoveStandings({9: moves_of(members, state=moves.state)}, lambda: 7.0)
     assert list(later.standings) == [MoveStanding("s", 9, None, 7.0, 1)]
@@ -304,4 +304,10 @@ def test_standings_say_once_that_a_table_moves_and_that_it_is_settled() -> None:
     copied = MoveStandings({9: again}, lambda: 7.0)
     again.copy_again("s")
     assert copied.pop_changes(Lsn(50)) == []
-    assert list(copied.standings) == []
+    again.begin_copy("s")
+    toggle(again, members, b"1")
+    assert copied.pop_changes(Lsn(60)) == [MoveChange("s", 9, settled=False)]
+    again.begin_copy("s")
+    assert copied.pop_changes(Lsn(70)) == []
+    again.copy_again("s")
+    assert copied.pop_changes(Lsn(80)) == [MoveChange("s", 9, settled=False)]
