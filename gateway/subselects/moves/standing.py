@@ -42,7 +42,7 @@ class MoveStanding:
 class MoveStandings:
     """Standings of all tables, as of the last `pop_changes`.
 
-    Those that were committed by another process are not told again.
+    Those that were committed by another process are not marked again.
 
     Args:
         moves: Moves by the OID of the outer table.
@@ -53,7 +53,7 @@ class MoveStandings:
         self._moves = moves
         self._clock = clock
         self.standings: tuple[MoveStanding, ...] = tuple(self._look(None))
-        self._told = {
+        self._marked = {
             (each.subscription, each.table_oid)
             for each in self.standings
             if moves[each.table_oid].was_unsettled(each.subscription)
@@ -64,13 +64,13 @@ class MoveStandings:
 
         A copy that begins puts an end to the moves before it, which are not said to be settled.
         """
-        if not self._told and all(moves.is_settled for moves in self._moves.values()):
+        if not self._marked and all(moves.is_settled for moves in self._moves.values()):
             return []
         for oid, moves in self._moves.items():
-            self._told -= {(name, oid) for name in moves.pop_begun_copies()}
+            self._marked -= {(name, oid) for name in moves.pop_begun_copies()}
         self.standings = tuple(self._look(lsn))
         now = {(each.subscription, each.table_oid) for each in self.standings}
-        before, self._told = self._told, now
+        before, self._marked = self._marked, now
         changes = [MoveChange(*found, settled=True) for found in sorted(before - now)]
         return changes + [MoveChange(*found, settled=False) for found in sorted(now - before)]
 
