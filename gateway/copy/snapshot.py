@@ -39,6 +39,14 @@ class Snapshot:
         running = frozenset(map(int, filter(None, listed.split(","))))
         return cls(int(low), int(high), None if in_recovery else running)
 
+    def _full(self, xid: int) -> int:
+        full = self.xmax - (self.xmax - xid) % _EPOCH
+        return full + _EPOCH if self.xmax - full >= _HALF else full
+
+    def precedes(self, xid: int) -> bool:
+        """Whether it surely does not see a transaction: its id had not been given out."""
+        return self._full(xid) >= self.xmax
+
     def sees(self, xid: int) -> bool:
         """Whether it sees the committed transaction `xid`; 32 bits as in the stream.
 
@@ -48,9 +56,7 @@ class Snapshot:
         The stream names top-level transactions, and so does a snapshot. The 64-bit id is the one
         nearest to xmax, as the server itself decides between two ids.
         """
-        full = self.xmax - (self.xmax - xid) % _EPOCH
-        if self.xmax - full >= _HALF:
-            full += _EPOCH
+        full = self._full(xid)
         if full < self.xmin:
             return True
         return self.running is not None and full < self.xmax and full not in self.running

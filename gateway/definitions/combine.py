@@ -334,7 +334,7 @@ def _not_followed(
         filters = [copy.filters, *(f for each in publishes for f in each.filters.values())]
         if not any(clause.formula for found in filters for clause in found):
             continue  # another publication has all rows
-        why = why_not_followed(subscription, copy, publishes, members.tables)
+        why = why_not_followed(subscription, copy, publishes, members.tables, definitions.masks)
         if why is not None:
             publication = members.publications[moving.publication]
             relation = members.relation(publication, table.oid)

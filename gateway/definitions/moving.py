@@ -81,6 +81,7 @@ def why_not_followed(
     copy: TableCopy,
     publishes: Iterable[Publish],
     tables: Mapping[int, Table],
+    masks: Iterable[str] = (),
 ) -> str | None:
     """Return why a filter over other tables cannot be followed for a subscription, or None.
 
@@ -89,6 +90,7 @@ def why_not_followed(
         copy: Copy of a table with such a filter.
         publishes: How it publishes the table.
         tables: Tables by OID, with those of the sub-selects.
+        masks: Columns that any subscription masks, as `Definitions.masks` names them.
     """
     table = tables[copy.target_oid]
     if not subscription.copy_data:
@@ -113,6 +115,11 @@ def why_not_followed(
     key = key_of(table, copy.columns)
     if not key:
         return "its key is not published, and rows that enter or leave are named by their keys"
+    for clause in copy.filters:
+        for oid, names in inner_columns(clause.formula).items():
+            for name in sorted(names):
+                if any(mask.endswith(f".{tables[oid]}.{name}") for mask in masks):
+                    return f"column {name} of {tables[oid]} is masked, and sets have its values"
     masked = {name for name, _ in copy.masks}
     decides = {name for clause in copy.filters for name in read_columns(clause)}
     if hidden := sorted(masked & (decides | set(key))):

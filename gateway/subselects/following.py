@@ -78,6 +78,7 @@ class Following:
         sets: All sets.
         moves: Moves by the OID of the outer table.
         faults: Why some sets are built and some tables copied again, where that is not expected.
+        has_built: Whether sets were built since the last `pop_parts`, which takes time then.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Following:
     ) -> None:
         tables = list(outer)
         self.faults: list[str] = []
+        self.has_built = False
         self.sets = SetNetwork((f for table in tables for f in table.formulas.values()), make)
         self._stored: dict[Subselect, StoredSet] = {}
         for each in self.sets:
@@ -186,6 +188,8 @@ class Following:
     ) -> Iterator[None]:
         """Place a read of a table for its sets that are not built, as `SetBuilder` says.
 
+        `finish_table` follows.
+
         Yields:
             Now and then; nothing else may happen to the sets until it is exhausted.
         """
@@ -198,19 +202,25 @@ class Following:
                     count(entry)
             if number % step == 0:
                 yield
-        for subselect in found:
-            self._builders.pop(subselect).finish()
-        self._finish(found)
 
-    def _finish(self, subselects: Iterable[Subselect]) -> None:
-        for subselect in subselects:
-            self._stored[subselect].note_built()
+    def may_place(self, oid: int, snapshot: Snapshot) -> bool:
+        """Whether it is known of all noted changes of a table if `snapshot` sees them."""
+        builders = (self._builders[each] for each in self.unbuilt_of(oid))
+        return all(builder.is_sure(snapshot) for builder in builders)
+
+    def finish_table(self, oid: int) -> None:
+        """End the placing of a table, which takes time where it has many rows."""
+        unbuilt = self.unbuilt_of(oid)
+        found = [each for each in self.sets if each.subselect in unbuilt]
+        for each in found:
+            self._builders.pop(each.subselect).finish()
+            self._stored[each.subselect].note_built()
         # Nested sets come first, and those around them are found with them.
-        self._index.recount_sets(
-            {
-                each.subselect: each for s in subselects for each in self.sets.recount_from(s)
-            }.values()
-        )
+        around = {
+            one.subselect: one for each in found for one in self.sets.recount_from(each.subselect)
+        }
+        self._index.recount_sets(around.values())
+        self.has_built = True
 
     # The stream
 
@@ -256,6 +266,7 @@ class Following:
     def pop_parts(self) -> tuple[StatePart, ...]:
         """Return what has changed of the state since the last call; it is committed once."""
         parts, self._removals = self._removals, []
+        self.has_built = False
         for subselect, stored in self._stored.items():
             if subselect not in self._builders:
                 parts += [StatePart("set", *record) for record in stored.pop_records()]

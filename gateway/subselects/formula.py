@@ -19,13 +19,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from enum import Enum
-from typing import Protocol, TypeAlias, assert_never
+from hashlib import blake2b
+from typing import Final, Protocol, TypeAlias, assert_never
 
 from gateway.core.formula import AllOf, AnyOf, Formula, Plain, SetTest, SetTestKind, Subselect
 from gateway.definitions.sql.formulas import own_columns as columns_of
 from gateway.definitions.sql.formulas import own_tests as set_tests_of
 
 __all__ = [
+    "LONGEST",
     "AllOf",
     "AnyOf",
     "Formula",
@@ -40,14 +42,31 @@ __all__ = [
     "columns_of",
     "evaluate",
     "holds",
+    "is_shortened",
     "plains_of",
     "resolved",
     "set_tests_of",
+    "shortened",
     "subselects_of",
 ]
 
 Value: TypeAlias = tuple[bytes | None, ...]
 """Canonical text of each column of a test or a sub-select, in its order; None is NULL."""
+
+
+LONGEST: Final = 1024
+"""Length of a text, in bytes, beyond which a digest is in its place: any role that writes to an
+inner table could otherwise make a record that Kafka refuses."""
+
+
+def shortened(text: bytes) -> bytes:
+    """Return a digest, which no text of PostgreSQL is: it has a zero byte."""
+    return b"\0" + blake2b(text, digest_size=32).digest()
+
+
+def is_shortened(value: Value) -> bool:
+    """Whether a value has a digest, by which no row can be asked for."""
+    return any(text is not None and text[:1] == b"\0" for text in value)
 
 
 class Truth(Enum):

@@ -8,7 +8,15 @@ from gateway.core.errors import ValueFormatError
 from gateway.definitions.model import Table
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
 from gateway.rowfilter import FilterSource, compile_filter
-from gateway.subselects.formula import Formula, Plain, Value, plains_of, set_tests_of
+from gateway.subselects.formula import (
+    LONGEST,
+    Formula,
+    Plain,
+    Value,
+    plains_of,
+    set_tests_of,
+    shortened,
+)
 from gateway.subselects.text.equality import canonical_text
 
 __all__ = ["TableViews", "TupleView"]
@@ -76,7 +84,8 @@ class TupleView:
             found: list[bytes | None] = []
             for place, canonical in self._views.values[columns]:
                 text = self._known(place)
-                found.append(text if text is None or canonical is None else canonical(text))
+                text = text if text is None or canonical is None else canonical(text)
+                found.append(text if text is None or len(text) <= LONGEST else shortened(text))
             value = self._values[columns] = tuple(found)
         return value
 

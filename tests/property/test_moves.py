@@ -201,6 +201,7 @@ class Gateway:
             if each.insert_lsn <= self.published:
                 placed = self.following.place_table(each.table_oid, each.snapshot, each.rows)
                 assert not list(placed)
+                self.following.finish_table(each.table_oid)
         self.read_sets = [each for each in self.read_sets if each.insert_lsn > self.published]
 
     def ask(self) -> None:

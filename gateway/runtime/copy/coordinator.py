@@ -196,8 +196,11 @@ class TableCopier:
             return None
         if self._sets is not None and (read := self._sets.due(until)) is not None:
             inner, chunk = read
-            lsn = max(last, chunk.insert_lsn)
-            return Placement(lsn, self._build(inner, chunk, lsn))
+            assert self._followed is not None
+            if self._followed.following.may_place(inner.table.oid, chunk.snapshot):
+                lsn = max(last, chunk.insert_lsn)
+                return Placement(lsn, self._build(inner, chunk, lsn))
+            self._sets.read_again()
         if self._moves is not None and (moved := self._moves.due(until)) is not None:
             lsn = max(last, moved[1].insert_lsn)
             return Placement(lsn, self._move(self._moves, *moved, lsn))
@@ -249,6 +252,8 @@ class TableCopier:
         views = (inner.views.of(row_of(row)) for row in chunk.rows)
         for _ in self._followed.following.place_table(inner.table.oid, chunk.snapshot, views):
             yield []
+        with self._routes.by_oid.answering():
+            self._followed.following.finish_table(inner.table.oid)
         self._sets.placed()
         event(
             _LOG,

@@ -69,6 +69,7 @@ class SetReads:
         self._read: _Read | None = None
         self._snapshots: deque[Snapshot] = deque(maxlen=16)
         self._failure: Exception | None = None
+        self._is_void = False
         self.altered = False
         self.unreadable: list[tuple[InnerTable, str]] = []
         self._placed = threading.Event()
@@ -112,6 +113,11 @@ class SetReads:
         self._read = None
         self._placed.set()
 
+    def read_again(self) -> None:
+        """Note that what was due cannot be placed, and is read once more."""
+        self._is_void = True
+        self.placed()
+
     def pop_snapshot(self) -> Snapshot | None:
         """Return a snapshot whose transactions all reads from now on see."""
         return self._snapshots.pop() if self._snapshots and self._read is None else None
@@ -127,7 +133,11 @@ class SetReads:
                     reader = reader or self._open_reader(self._go_on)
                     self._first_snapshot.wait(reader, self._note)
                     self._hand_over(reader, inner)
-                    self._tables.popleft()
+                    if self._is_void:
+                        self._is_void = False
+                        self._closed.wait(self._retry_s)
+                    else:
+                        self._tables.popleft()
                 except (TableGone, TableChanged) as error:
                     event(_LOG, logging.WARNING, "starting again", because=error.message)
                     self.altered = True

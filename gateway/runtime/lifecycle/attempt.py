@@ -110,13 +110,13 @@ class Attempt:
             receiver, sink = self._open(stack, slot, stream)
             with receiver.answering():
                 begun = self._begin(slot, receiver, sink)
-            if begun is None:
-                return Outcome.START_AGAIN
-            slot, going_on, accepted, parts = begun
-            streaming = Streaming(
-                self._process, self._carried, slot, receiver, sink, going_on, accepted, parts
-            )
-            del begun, parts  # may be large
+                if begun is None:
+                    return Outcome.START_AGAIN
+                slot, going_on, accepted, parts = begun
+                streaming = Streaming(
+                    self._process, self._carried, slot, receiver, sink, going_on, accepted, parts
+                )
+                del begun, parts  # may be large
             stack.callback(streaming.close)
             self.streaming_since = time.monotonic()
             return streaming.run()

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
+from functools import partial
 from typing import Final
 
 from gateway.core.errors import FatalError, TransientError
 from gateway.core.lsn import ZERO_LSN, format_lsn
-from gateway.core.watermark import CopyRequest, CopyState, StateParts
+from gateway.core.watermark import CopyRequest, CopyState, StatePart, StateParts
 from gateway.definitions.requests import new_partitions, released
 from gateway.observe import event
 from gateway.routing import Router
@@ -38,6 +39,7 @@ from gateway.runtime.planning.set_stores import set_store
 from gateway.sink.delivery.batches import why_one_by_one
 from gateway.sink.delivery.sink import TransactionalSink
 from gateway.source.copy.chunk_reader import ChunkReader
+from gateway.subselects.following import Following
 from gateway.subselects.sets.value_set import SetBrokenError
 from gateway.transactions import Assembler
 
@@ -128,7 +130,7 @@ class Streaming:
             confirmed_lsn=going_on.confirmed_lsn,
             stopping=process.stopping,
             time_is_up=process.time_is_up,
-            parts=followed.following.pop_parts,
+            parts=partial(_pop_parts, followed.following, receiver),
             move_markers=MoveMarkers(followed, self._routes.addresses, process.counters).records,
             on_batch=process.on_batch,
         )
@@ -316,3 +318,9 @@ class Streaming:
         )
         warn_of_merging(settings.kafka, copier.merging())
         return copier
+
+
+def _pop_parts(following: Following, receiver: Receiver) -> tuple[StatePart, ...]:
+    """Return what is committed of sub-selects; of new sets that takes time."""
+    with receiver.answering() if following.has_built else nullcontext():
+        return following.pop_parts()

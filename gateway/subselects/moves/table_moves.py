@@ -19,6 +19,7 @@ from gateway.subselects.formula import (
     Truth,
     evaluate,
     holds,
+    is_shortened,
     set_tests_of,
 )
 from gateway.subselects.moves.reads import MoveChunk, MoveRequest, SliceRead
@@ -197,7 +198,11 @@ class TableMoves:
                 if subscription in self.whole:
                     continue
                 values = affected_values(test.kind, change)
-                if values is None or len(values) + len(self._slices) > MOST_UNSETTLED:
+                if (
+                    values is None
+                    or len(values) + len(self._slices) > MOST_UNSETTLED
+                    or any(map(is_shortened, values))
+                ):
                     self.copy_again(subscription)
                     continue
                 for value in values:

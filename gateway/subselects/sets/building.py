@@ -49,6 +49,16 @@ class SetBuilder:
             count(entry)
         self.finish()
 
+    def is_sure(self, snapshot: Snapshot) -> bool:
+        """Whether it is known of all noted changes if `snapshot` sees them.
+
+        On a standby it is not of those that ended while an older transaction ran: made up for
+        twice, they would count twice.
+        """
+        return snapshot.running is not None or all(
+            snapshot.sees(xid) or snapshot.precedes(xid) for xid, _ in self._unseen
+        )
+
     def begin(self, snapshot: Snapshot) -> Callable[[bytes], None]:
         """Begin to fill the set, as `place` does; return what counts the entry of a row."""
         self._missed = SetDelta()

@@ -79,8 +79,8 @@ class MovingScene:
         )
         outer = OuterTable(T1, (0,), formulas, self.orders.of)
         self.following = Following([outer], lambda *_: None, {})
-        for _ in self.following.place_table(CUSTOMERS, Snapshot(1, 1, frozenset()), []):
-            pass
+        list(self.following.place_table(CUSTOMERS, Snapshot(1, 1, frozenset()), []))
+        self.following.finish_table(CUSTOMERS)
         self.moves = self.following.moves[T1]
         self.settle()
         self.gateway = Gateway(

@@ -33,9 +33,9 @@ def customer(number: bytes, tenant: bytes | None = b"1") -> tuple[bytes | None, 
     return (number, b"7", tenant, b"name", None)
 
 
-def build(found: Following, rows: Iterable[RowView]) -> None:
-    for _ in found.place_table(TENANT.table_oid, SEES_ALL, rows):
-        pass
+def build(found: Following, rows: Iterable[RowView], oid: int = TENANT.table_oid) -> None:
+    assert not list(found.place_table(oid, SEES_ALL, rows))
+    found.finish_table(oid)
 
 
 def built() -> tuple[Following, dict[StatePartKind, dict[str, bytes]]]:
@@ -118,3 +118,39 @@ def test_rows_are_seen_in_canonical_form() -> None:
     assert not CUSTOMER_VIEWS.of(customer(b"1", None)).plain(Plain("tenant = 1"))
     with pytest.raises(ValueFormatError, match="was not sent"):
         ORDER_VIEWS.of((b"1", UNCHANGED, None, None, None, None)).value(("customer",))
+
+
+def test_a_standbys_snapshot_that_leaves_a_change_open_places_nothing() -> None:
+    found = following({})
+    transaction = found.begin(50)
+    transaction.inner(TENANT.table_oid, None, CUSTOMER_VIEWS.of(customer(b"5")))
+    transaction.apply()
+
+    assert not found.may_place(TENANT.table_oid, Snapshot(45, 60, None)), "it may have been read"
+    assert found.may_place(TENANT.table_oid, Snapshot(45, 50, None)), "it was not"
+    assert found.may_place(TENANT.table_oid, Snapshot(51, 60, None)), "it was"
+    assert found.may_place(TENANT.table_oid, Snapshot(45, 60, frozenset({50})))
+
+
+def test_a_long_value_is_a_member_by_its_digest_and_no_slice() -> None:
+    formula = SetTest(SetTestKind.IN, ("code",), Subselect(CUSTOMERS.oid, ("name",), None))
+    long, other = b"x" * 2_000_000, b"x" * 2_000_001
+    orders = TableViews(ORDERS, NAMES, [formula])
+    customers = TableViews(CUSTOMERS, CUSTOMER_NAMES, [None], [("name",)])
+    table = OuterTable(ORDERS.oid, (0,), {"s": formula}, orders.of)
+    found = Following([table], lambda *_: None, {})
+    build(found, [], CUSTOMERS.oid)
+    moves = found.moves[ORDERS.oid]
+    moves.begin_copy("s")
+
+    transaction = found.begin(7)
+    transaction.inner(CUSTOMERS.oid, None, customers.of((b"1", b"7", b"1", long, None)))
+    transaction.apply()
+    transaction.end()
+
+    order = [None] * len(NAMES)
+    place = NAMES.index("code")
+    assert moves.wants("s", orders.of([*order[:place], long, *order[place + 1 :]]))
+    assert not moves.wants("s", orders.of([*order[:place], other, *order[place + 1 :]]))
+    assert moves.whole == {"s"}, "no row can be asked for by a digest"
+    assert all(len(part.value or b"") < 1000 for part in found.pop_parts())
