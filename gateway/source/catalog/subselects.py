@@ -67,6 +67,13 @@ class SubselectResolver:
         """
         assert clause.where is not None
         position = clause.where_position
+        if self._is_standby():
+            raise FilterError(
+                "a filter over other tables is not followed from a standby",
+                text=None if position is None else self._text,
+                position=position,
+                hint="its plain parts cannot be tried out there; take the primary as the source",
+            )
         formula = normalise(
             clause.where,
             table,
@@ -78,6 +85,11 @@ class SubselectResolver:
         formula = resolved(formula, table.oid, self._resolve_on(tables))
         check_identities(formula, table, tables, None if position is None else self._text)
         return formula
+
+    def _is_standby(self) -> bool:
+        row = self._connection.execute("SELECT pg_catalog.pg_is_in_recovery()").fetchone()
+        assert row is not None
+        return bool(row[0])
 
     def _resolve_on(self, tables: dict[int, Table]) -> Callable[[int, Plain], str]:
         def resolve(oid: int, plain: Plain) -> str:

@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 
 TABLE = "CREATE TABLE t (a int PRIMARY KEY, b text)"
 PUBLICATION = "CREATE PUBLICATION p FOR TABLE t WHERE (a % 2 = 0);"
+OVER = "CREATE PUBLICATION p FOR TABLE t WHERE (a IN (SELECT a FROM t AS other));"
 SUBSCRIPTION = "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
 EVEN = "SELECT * FROM t WHERE a % 2 = 0"
 
@@ -54,6 +55,10 @@ def test_a_standby_is_copied_from_and_streamed_from(
             assert refused.code == 1
             assert "the filter on public.t cannot be tried out on a standby" in refused.out
             assert "create the publication on its primary" in refused.out
+            tried.project.definitions = OVER + SUBSCRIPTION.replace("{s}", name)
+            refused = tried.cli("check")
+            assert refused.code == 1
+            assert "a filter over other tables is not followed from a standby" in refused.out
             tried.close()
 
             primary.execute(PUBLICATION)
