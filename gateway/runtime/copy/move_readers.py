@@ -148,6 +148,11 @@ class MoveReaders:
         """Whether another question would not only wait."""
         return len(self._out) < _AHEAD * self._settings.parallel
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether a question is not answered, or its answer waits to be placed."""
+        return bool(self._out)
+
     def ask(self, source: ChunkSource, request: MoveRequest) -> None:
         """Ask for a chunk of slices, or for the rows of some keys.
 

@@ -51,8 +51,11 @@ class Moves:
 
     @property
     def unsettled(self) -> bool:
-        """Whether rows are still to be read."""
-        return any(moves.has_reads for moves in self._tables.values())
+        """Whether rows are still to be read, or were read and nobody needs them any more.
+
+        Their snapshot would keep changes from being forgotten.
+        """
+        return self._readers.is_asked or any(moves.has_reads for moves in self._tables.values())
 
     def go_on(self) -> list[ReadFailure]:
         """Ask for what is unsettled, and forget changes that all answers to come see.
