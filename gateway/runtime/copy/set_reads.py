@@ -90,6 +90,7 @@ class SetReads:
         self._placed.set()
         if self._thread.is_alive():
             self._thread.join(_JOIN_S)
+        self._drop()
 
     def awaited(self) -> Lsn | None:
         """Return the position of what waits to be placed."""
@@ -110,8 +111,14 @@ class SetReads:
 
     def placed(self) -> None:
         """Note that what was due is placed."""
-        self._read = None
+        self._drop()
         self._placed.set()
+
+    def _drop(self) -> None:
+        read, self._read = self._read, None
+        close = None if read is None else getattr(read.chunk.rows, "close", None)
+        if close is not None:
+            close()  # its spool
 
     def read_again(self) -> None:
         """Note that what was due cannot be placed, and is read once more."""

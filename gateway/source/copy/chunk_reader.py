@@ -431,6 +431,10 @@ class _SpooledRows:
         self._file = file
         self._columns = columns
 
+    def close(self) -> None:
+        """Remove the file, without waiting for whoever may still have a traceback with it."""
+        self._file.close()
+
     def __del__(self) -> None:
         self._file.close()
 
