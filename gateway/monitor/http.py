@@ -23,7 +23,7 @@ from gateway.monitor.http_server import serving
 from gateway.monitor.metrics import CONTENT_TYPE, Exposition
 from gateway.monitor.page.document import SECURITY, fragment, page
 from gateway.monitor.page.selection import Selection
-from gateway.monitor.status import table_problem
+from gateway.monitor.status import table_notices
 from gateway.monitor.watch import Watch
 from gateway.observe import RecentErrors
 
@@ -77,15 +77,14 @@ class _Endpoints:
     def _ready(self) -> Answer:
         """Answer ``/readyz``.
 
-        The answer names held tables and unreachable servers, neither of which alone makes the
-        gateway unready.
+        The answer names held tables, tables whose rows move, and unreachable servers, none of which
+        alone makes the gateway unready.
         """
         most = self._settings.monitor.max_lag_s
         code, content, body = self._verdict(partial(why_not_ready, max_lag_s=most))
         status = self._watch.status()
         tables = () if status is None else status.tables
-        held = [table_problem(table) for table in tables if table.state in ("held", "missing")]
-        named = [problem.message for problem in held if problem is not None]
+        named = table_notices(tables)
         if status is not None:
             named = [muted(name, why) for name, why in status.muted.items()] + named
             text = body.decode()

@@ -6,7 +6,7 @@ same and apply the same rules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final
@@ -29,6 +29,7 @@ __all__ = [
     "TableStatus",
     "of_table",
     "retention_problem",
+    "table_notices",
     "table_problem",
     "tables_of",
 ]
@@ -350,6 +351,18 @@ def retention_problem(slot: SlotStatus, retained: int | None) -> Problem | None:
         "find out what delays the gateway, or raise max_slot_wal_keep_size: if the slot is lost, "
         "all tables are copied again",
     )
+
+
+def table_notices(tables: Iterable[TableStatus]) -> list[str]:
+    """Return a line for each table that is held or missing, or whose rows move."""
+    tables = list(tables)
+    held = [table_problem(table) for table in tables if table.state in ("held", "missing")]
+    return [problem.message for problem in held if problem is not None] + [
+        f"rows of table {table.table} of subscription {table.subscription} move: "
+        f"{table.unsettled} values and keys are still to be read"
+        for table in tables
+        if table.unsettled and table.state == "ready"
+    ]
 
 
 def table_problem(table: TableStatus) -> Problem | None:

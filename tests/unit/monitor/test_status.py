@@ -16,6 +16,7 @@ from gateway.monitor.status import (
     Severity,
     TableStatus,
     retention_problem,
+    table_notices,
     tables_of,
 )
 from gateway.observe.moving import MovingTable
@@ -257,6 +258,11 @@ def test_tables_whose_rows_move_say_since_when_and_how_much_is_left() -> None:
 
     found = [(each["moving_since"], each["unsettled"]) for each in shown_tables(tables)]
     assert found == [(5.0, 3), (None, 0)]
+    held = TableStatus("nsw", "public.v", "held", reason="it has no identity", unsettled=1)
+    assert table_notices([*tables, held]) == [
+        "table public.v of subscription nsw is held: it has no identity",
+        "rows of table public.t of subscription nsw move: 3 values and keys are still to be read",
+    ]
 
 
 def shown_tables(tables: list[TableStatus]) -> list[dict[str, Any]]:
