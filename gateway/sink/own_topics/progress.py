@@ -57,6 +57,7 @@ __all__ = ["KafkaProgress", "read_progress", "read_slots", "read_systems"]
 
 _READ_S: Final = 30.0
 """Seconds after which readers of the whole topic give up."""
+_PARTS: Final = frozenset({"set", "moves"})
 _ROOM: Final = 4096
 """Overhead of a record besides its value, in bytes."""
 _LOG: Final = logging.getLogger(__name__)
@@ -217,8 +218,16 @@ def read_progress(
         if value is None:
             found.pop(key, None)
         else:
-            found.setdefault(key, []).append(value)
+            _note(found, key, value)
     return _read_back(found, topic, unreadable)
+
+
+def _note(found: dict[ProgressKey, list[bytes]], key: ProgressKey, value: bytes) -> None:
+    """Note a version of a record; of sets and moves only the last one counts."""
+    if key.kind in _PARTS:
+        found[key] = [value]
+    else:
+        found.setdefault(key, []).append(value)
 
 
 def _key(data: bytes, unreadable: list[str]) -> ProgressKey | None:
@@ -260,7 +269,8 @@ def _last_readable(
             if why is not None:
                 unreadable.append(f"{key.kind} {key.name}: {why}")
         return value
-    return None
+    # What was unsettled is not known then, which is not the same as nothing.
+    return StatePart(key.kind, key.name, b"") if key.kind == "moves" else None
 
 
 def read_slots(
@@ -280,7 +290,7 @@ def read_slots(
         if value is None:
             of_server.pop(key, None)
         else:
-            of_server.setdefault(key, []).append(value)
+            _note(of_server, key, value)
     return [_read_back(records, topic, unreadable) for records in found.values() if records]
 
 
