@@ -1,7 +1,7 @@
 """Topics as a consumer with ``read_committed`` sees them, decoded alike for both tools.
 
 Both write Avro in Confluent's form: a zero byte, the schema's id, the datum. Both have ``op``,
-``before`` and ``after`` in a value, and a tombstone behind a delete, which is passed over.
+``before`` and ``after`` in a value, and a tombstone after a delete, which is passed over.
 """
 
 from __future__ import annotations

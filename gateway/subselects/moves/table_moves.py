@@ -227,7 +227,7 @@ class TableMoves:
         self._begun_copies.add(subscription)
 
     def truncate(self) -> None:
-        """Note that no row is left, and that the subscribers are told so."""
+        """Note that no row is left, as a record for all subscribers says."""
         self.revision += 1
         self._slices.clear()
         self._keys.clear()

@@ -25,7 +25,7 @@ _FAULTS: Final = (
     ("into_clause", "INTO is not allowed here"),
     ("sort_clause", "ORDER BY means nothing here; leave it out"),
 )
-"""Field of a SelectStmt and why it cannot be followed, in the order in which they are told."""
+"""Field of a SelectStmt and why it cannot be followed, in the order in which they are reported."""
 _KNOWN: Final = frozenset(
     {"distinct_clause", "target_list", "from_clause", "where_clause", "limit_option", "op"}
 )

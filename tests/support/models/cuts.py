@@ -1,4 +1,4 @@
-"""A table at each end of a Kafka transaction, as docs/envelope.md tells a reader of topics."""
+"""A table at each end of a Kafka transaction, made as docs/envelope.md has readers make it."""
 
 from __future__ import annotations
 

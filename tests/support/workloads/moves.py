@@ -134,7 +134,7 @@ class MoveLoad:
         )
 
     def change(self, worker: int, most: int, stop: Event) -> None:
-        """Run `most` transactions, or fewer if told to stop."""
+        """Run `most` transactions, or fewer if asked to stop."""
         pick = self._picks.setdefault(worker, random.Random(self._seed * 100 + worker))
         with self._database.connect() as connection:
             for _ in range(most):
