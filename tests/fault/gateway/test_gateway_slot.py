@@ -77,6 +77,7 @@ def test_a_second_gateway_goes_on_with_the_firsts_copy(
         )
         first = s.project.start()
         first.wait_until_doing("streaming")
+        wait_for_copy_marker(s, "t", "copying")  # which waits for transactions that ran before it
         with locker.transaction():
             locker.execute("LOCK TABLE u")  # the first has to wait when it comes to it
             second = s.project.start()
@@ -246,7 +247,9 @@ def test_sigterm_during_the_copy_lets_the_next_start_go_on_with_it(
             copy={"parallel": 1, "rows_per_second": 5000},
         )
         gateway = s.project.start()
-        gateway.wait_until_doing("streaming")  # the copy of t takes some seconds from here
+        gateway.wait_until_doing("streaming")
+        # It waits for transactions that ran before it, and takes some seconds from there.
+        wait_for_copy_marker(s, "t", "copying")
         with locker.transaction():
             locker.execute("LOCK TABLE u")  # so that the copy cannot end before it is stopped
             wait_for_copy_marker(s, "t", "ready")
