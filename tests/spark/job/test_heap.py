@@ -38,12 +38,7 @@ def test_many_rows_without_a_key_and_with_another_one_take_little_heap(
         "CREATE PUBLICATION p FOR TABLE keyed, keyless;"
         " CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;",
         consumer={"warehouse": str(warehouse), "checkpoint": str(tmp_path / "checkpoint")},
-        **{
-            "consumer.spark": {
-                "spark.driver.memory": f"{HEAP_MB}m",
-                "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-            }
-        },
+        **{"consumer.spark": {"spark.driver.memory": f"{HEAP_MB}m"}},
     )
     with database.connect() as connection:
         connection.execute(TABLES)
