@@ -54,7 +54,7 @@ def drain_simple(stage: Stage, name: str, make: MakeTool, changes: int) -> dict[
     def write(source: Source) -> int:
         with source.connect() as connection:
             load.write(connection)
-        return load.changes
+        return load.changes + load.shape.changes  # one transaction more follows its end
 
     source = stage.source(name, _FINISH)
     prepare(source)
