@@ -92,7 +92,7 @@ class _Reader:
         self._consumer.assign([TopicPartition(topic, 0, end)])
 
     def await_rows(self, rows: int) -> None:
-        """Wait for so many records with a value: a delete has a tombstone as well."""
+        """Wait for a number of records with a value: a delete has a tombstone as well."""
         deadline = time.monotonic() + _TIMEOUT_S
         while rows > 0:
             found = self._consumer.consume(1000, 0.05)

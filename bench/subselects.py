@@ -1,4 +1,4 @@
-"""What a row costs with filters over another table, beside one plain filter for each subscription.
+"""Cost of a row with filters over another table, beside one plain filter for each subscription.
 
 A thousand subscriptions take the rows of one tenant each: by `tenant = n`, and by `customer IN
 (SELECT id FROM customers WHERE tenant = n)`. Measured in this process, from frames to records, as

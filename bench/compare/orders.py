@@ -144,7 +144,7 @@ SCHEMA: Final = _TABLES + _PLAY + _audit()
 
 
 def play(source: Source, transactions: int) -> None:
-    """Run so many transactions in the server, one after the other."""
+    """Run a number of transactions in the server, one after the other."""
     with source.connect() as connection:
         connection.execute("CALL play(%s)", [transactions])
 

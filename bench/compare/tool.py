@@ -1,4 +1,4 @@
-"""What a scenario needs of a tool."""
+"""Interface of a tool, as the scenarios use it."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def values(subselect: Subselect) -> list[Value]:
 
 
 def deltas(sets: SetNetwork, changes: Sequence[Change]) -> dict[Subselect, SetDelta]:
-    """What a transaction does to each set."""
+    """Changes of each set by a transaction."""
     found: dict[Subselect, SetDelta] = {}
     for each in sets:
         own = [change for change in changes if change.table == each.subselect.table_oid]
@@ -107,7 +107,7 @@ def judge_change(
 
 
 class Kafka:
-    """What a compacted topic has of some sets."""
+    """Records of some sets that a compacted topic has."""
 
     def __init__(self, sets: SetNetwork) -> None:
         self.records: dict[str, bytes] = {}

@@ -36,7 +36,7 @@ _FINISH: Final = "CREATE TABLE finish (id int PRIMARY KEY)"
 
 
 class Sample(NamedTuple):
-    """What can be read at a moment, and the CPU that the tool has used by then."""
+    """Offsets that can be read at a moment, and the CPU that the tool has used by then."""
 
     at: float
     visible: int
@@ -171,7 +171,7 @@ def await_stream(source: Source, tool: Tool) -> None:
 
 
 def await_visible(topics: Topics, tool: Tool, table: str, records: int) -> None:
-    """Wait until a topic has so many records of rows.
+    """Wait until a topic has `records` records of rows.
 
     Raises:
         BenchError: the tool gave up, or they do not come.

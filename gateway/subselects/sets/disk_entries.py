@@ -162,7 +162,7 @@ class SpillingStores:
         return made
 
     def note(self, keys: int) -> None:
-        """Note that memory has so many keys more.
+        """Note that memory has `keys` keys more.
 
         Raises:
             FatalError: the file cannot be made or written.

@@ -23,7 +23,7 @@ __all__ = ["MOST_TOGGLED", "MakeEntries", "SetBrokenError", "ValueSet", "in_memo
 
 MOST_TOGGLED: Final = 100_000
 """Number of values of one transaction beyond which a change is whole: the outer table is cheaper to
-copy than to be searched for so many values."""
+copy than to be searched for all these values."""
 _INDEX_BITS: Final = 32
 
 MakeEntries: TypeAlias = Callable[[Callable[[bytes], int], int | None], Entries]

@@ -48,7 +48,7 @@ def states(s: Scene, name: str) -> list[CutState]:
 
 
 def wait_until_tried(load: MoveLoad, transactions: int) -> None:
-    """Wait until so many transactions were run."""
+    """Wait until a number of transactions were run."""
     wait_until(lambda: load.tried >= transactions, TIMEOUT_S, f"{transactions} transactions")
 
 

@@ -38,7 +38,7 @@ SERVERS: Final = "PGSLUICE_TEST_SERVERS"
 """Name of the environment variable that says which servers the tests run against."""
 
 _NEVER_KILLED: Final = {"broker.session.timeout.ms": "60000"}
-"""For a broker without a successor. Without a heartbeat for so long it loses its partitions, which
+"""For a broker without a successor. Without a heartbeat it loses its partitions after that, which
 look then as if they were not there; on a starved machine, three seconds are not enough."""
 
 Connection = psycopg.Connection[tuple[Any, ...]]

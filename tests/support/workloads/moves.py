@@ -42,7 +42,7 @@ FILTERS = {
     "exists": "EXISTS (SELECT FROM customers c WHERE c.id = orders.customer AND c.tier > 1)"
     " OR n = 7",
 }
-"""By the end of the subscription's name."""
+"""Row filters, by the end of the subscription's name."""
 
 _LOG = """
 CREATE SCHEMA past;

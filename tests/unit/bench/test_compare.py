@@ -1,4 +1,4 @@
-"""What `make compare` concludes from records: rows, events, and the figures of a drained load."""
+"""Conclusions of `make compare` from records: rows, events, and figures of a drained load."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def planned(count: int, schemas: tuple[str, ...] = ()) -> Plan:
 
 
 def started(plan: Plan) -> tuple[CopyState, ...]:
-    """What a first start makes of a plan, and then the next one."""
+    """Work of a first start on a plan, and of the next one."""
     pending = copy_states(plan, (), reconcile=False)
     ready = [replace(state, state="ready") for state in pending]
     read = with_unread(plan, ready, plan.oids_read_with_changes)
