@@ -313,7 +313,7 @@ def _failure(error: KafkaError, topic: str = "") -> ReadError:
             f"{place}{error.str()}",
             hint="is the name of the subscription right, and has the gateway started?",
         )
-    if error.retriable() or error.code() in _PASSING:
+    if error.code() in _PASSING:
         return UnavailableError(f"{place}{error.str()}")
     return ReadError(f"{place}{error.str()}")
 

@@ -15,10 +15,20 @@ from spark_consumer.kafka.position import TopicState
 from spark_consumer.settings import ConsumerSettings, admin_properties
 from spark_consumer.spark.failures import TableTransientError
 
-__all__ = ["TopicStates", "Topics"]
+__all__ = ["TopicStates", "Topics", "topic_failure"]
 
 _TIMEOUT_S = 30.0
 _ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
+_NO_LEADER = (  # KafkaError.retriable() is false for them: it knows transactions only
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.KAFKA_STORAGE_ERROR,
+    KafkaError.REQUEST_TIMED_OUT,
+    *_ABSENT,  # while its offsets are asked for: its leader does not serve it yet
+)
 
 
 class TopicStates(Protocol):
@@ -71,7 +81,7 @@ class Topics:
             except KafkaException as error:
                 if error.args[0].code() in _ABSENT:
                     continue
-                raise _of_topic(name, error) from error
+                raise topic_failure(name, error) from error
             numbers = [partition.id for partition in described.partitions]
             found[name] = (str(described.topic_id), numbers)
         return found
@@ -94,7 +104,7 @@ class Topics:
                 try:
                     found_offsets[place.topic, place.partition] = answer.result().offset
                 except KafkaException as error:
-                    raise _of_topic(place.topic, error) from error
+                    raise topic_failure(place.topic, error) from error
             offsets.append(found_offsets)
         earliest, latest = offsets
         return {
@@ -107,13 +117,13 @@ class Topics:
         }
 
 
-def _of_topic(name: str, error: KafkaException) -> Exception:
+def topic_failure(name: str, error: KafkaException) -> Exception:
     """Classify an error about one topic; return errors that are not the broker's unchanged."""
     kafka_error: KafkaError = error.args[0]
     # Codes below 0 are the client's own: there was no answer.
     if kafka_error.code() <= 0:
         return error
     text = f"the broker refuses topic {name}: {kafka_error.str()}"
-    if kafka_error.retriable():
+    if kafka_error.code() in _NO_LEADER:
         return TableTransientError(text, hint="is the leader of each of its partitions up?")
     return FatalConsumerError(text, hint="see docs/operations.md, Rights in Kafka")

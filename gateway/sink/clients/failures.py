@@ -23,6 +23,7 @@ __all__ = [
     "is_missing",
     "is_refusal",
     "is_refused_record",
+    "is_unsettled",
 ]
 
 _FENCED: Final = frozenset(
@@ -62,6 +63,15 @@ _MISSING: Final = frozenset(
         KafkaError._UNKNOWN_TOPIC,
         KafkaError._UNKNOWN_PARTITION,
         KafkaError.UNKNOWN_TOPIC_ID,
+    }
+)
+_UNSETTLED: Final = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.FENCED_LEADER_EPOCH,
     }
 )
 _REFUSED: Final = frozenset(
@@ -117,6 +127,16 @@ def is_fenced(error: KafkaError) -> bool:
 def is_missing(error: KafkaError) -> bool:
     """Whether a topic or partition that existed when it was checked is missing."""
     return error.code() in _MISSING
+
+
+def is_unsettled(error: KafkaError) -> bool:
+    """Whether a partition has no leader that answers yet: it is new, or its leader changes.
+
+    A broker names a new partition's leader before that leader serves it, and requests for offsets
+    are not repeated by the client. `KafkaError.retriable` is false for all errors but those of
+    transactions.
+    """
+    return error.code() in _UNSETTLED
 
 
 def is_refused_record(error: KafkaError) -> bool:

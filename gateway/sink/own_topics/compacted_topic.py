@@ -24,7 +24,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from gateway.core.errors import TransientError
 from gateway.sink.clients.client_errors import ErrorCallback
-from gateway.sink.clients.failures import classify_kafka_error
+from gateway.sink.clients.failures import classify_kafka_error, is_unsettled
 from gateway.sink.clients.properties import (
     admin_properties,
     connect_first,
@@ -35,13 +35,6 @@ from gateway.sink.clients.properties import (
 __all__ = ["read_compacted"]
 
 _POLL_S: Final = 0.05
-_UNSETTLED: Final = (
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.REPLICA_NOT_AVAILABLE,
-    KafkaError.UNKNOWN_LEADER_EPOCH,
-    KafkaError.FENCED_LEADER_EPOCH,
-)
 
 
 def read_compacted(
@@ -85,7 +78,7 @@ def read_compacted(
             elif error.code() == KafkaError._PARTITION_EOF:
                 # Control records have offsets, too: the end may lie after the last record.
                 position = max(position, message.offset() or 0)
-            elif not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
+            elif error.code() != KafkaError._ALL_BROKERS_DOWN:
                 raise classify_kafka_error(error, doing=doing, topic=topic)
     finally:
         consumer.close()
@@ -112,7 +105,7 @@ def _end_offset(
         except KafkaException as raised:
             error: KafkaError = raised.args[0]
             # The leader of a new partition, or of one whose broker has just come back.
-            if error.code() not in _UNSETTLED or time.monotonic() >= deadline:
+            if not is_unsettled(error) or time.monotonic() >= deadline:
                 admin.poll(0)
                 raise classify_kafka_error(
                     error, doing=doing, topic=topic, reported=connection_errors.last

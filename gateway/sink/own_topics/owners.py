@@ -36,6 +36,7 @@ from gateway.sink.clients.properties import connect_first, consumer_properties, 
 from gateway.sink.own_topics.requests import send
 from gateway.sink.reading.decoding import RegisteredSchemas
 from gateway.sink.registry.registry import Registry
+from gateway.sink.topics.log_bounds import read_partition_bounds
 from gateway.sink.topics.topics import describe_topics
 
 __all__ = [
@@ -189,15 +190,11 @@ def _read_tails(
     whole: set[str] = set()
     places = []
     for topic in topics:
-        place = TopicPartition(topic, 0)
-        limits = consumer.get_watermark_offsets(place, timeout=_rest(deadline))
-        if limits is None:
-            raise TransientError(f"reading topic {topic}: no answer in time")
-        first, end = limits
-        place.offset = max(first, end - look)
-        if place.offset == first:
+        bounds = read_partition_bounds(consumer, topic, timeout_s=_rest(deadline))
+        begin = max(bounds.start, bounds.end - look)
+        if begin == bounds.start:
             whole.add(topic)
-        places.append(place)
+        places.append(TopicPartition(topic, 0, begin))
     consumer.assign(places)
     tails: dict[str, list[NamedOwners | None]] = {topic: [] for topic in topics}
     left, unreadable = set(topics), Counter[str]()
@@ -214,7 +211,7 @@ def _read_tails(
             tails[topic].append(marker)
         elif error.code() == KafkaError._PARTITION_EOF:
             left.discard(topic)
-        elif not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
+        elif error.code() != KafkaError._ALL_BROKERS_DOWN:
             doing = f"reading the last markers of topic {topic}"
             failure = classify_kafka_error(error, doing=doing)
             if topic not in left or not isinstance(failure, FatalError):

@@ -35,6 +35,7 @@ from gateway.sink.clients.properties import connect_first, consumer_properties, 
 from gateway.sink.reading.decoding import RegisteredSchemas
 from gateway.sink.reading.topic_reader import Followed, decoded
 from gateway.sink.registry.registry import Registry
+from gateway.sink.topics.log_bounds import read_partition_bounds
 
 __all__ = ["Since", "follow", "in_order"]
 
@@ -171,8 +172,7 @@ class _Cuts:
         if topic is not None:
             connect_first(self._consumer, topic)
         if topic is not None and from_end:
-            place = TopicPartition(topic, 0)
-            _, begin = self._consumer.get_watermark_offsets(place, timeout=_ANSWER_S)
+            begin = read_partition_bounds(self._consumer, topic, timeout_s=_ANSWER_S).end
         if topic is not None:
             self._consumer.assign([TopicPartition(topic, 0, begin)])
 
@@ -249,9 +249,8 @@ class _Partitions:
         """Yield everything else that there is now of the partitions that were begun."""
         ends = {}
         for place in self._messages:
-            _, ends[place] = self._consumer.get_watermark_offsets(
-                TopicPartition(*place), timeout=_ANSWER_S
-            )
+            bounds = read_partition_bounds(self._consumer, *place, timeout_s=_ANSWER_S)
+            ends[place] = bounds.end
         self._fetch(ends)
         return in_order(self._popped(place, end) for place, end in ends.items())
 
@@ -259,11 +258,9 @@ class _Partitions:
         """Begin to read partitions, each at this offset or at its oldest record."""
         # First the offsets of all: such a request waits for a fetch that is under way.
         for place, offset in places.items():
-            oldest, _ = self._consumer.get_watermark_offsets(
-                TopicPartition(*place), timeout=_ANSWER_S
-            )
+            bounds = read_partition_bounds(self._consumer, *place, timeout_s=_ANSWER_S)
             self._messages[place] = deque()
-            self._reached[place] = max(oldest, offset)
+            self._reached[place] = max(bounds.start, offset)
         if places:
             begun = [TopicPartition(*place, self._reached[place]) for place in places]
             self._consumer.incremental_assign(begun)
@@ -330,7 +327,7 @@ def _polled(consumer: Consumer) -> Message | None:
     if error is None or error.code() == KafkaError._PARTITION_EOF:
         return message
     assert message is not None
-    if error.retriable() or error.code() == KafkaError._ALL_BROKERS_DOWN:
+    if error.code() == KafkaError._ALL_BROKERS_DOWN:
         return None
     raise classify_kafka_error(error, doing="reading", topic=message.topic())
 

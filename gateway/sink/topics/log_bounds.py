@@ -7,26 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from gateway.core.errors import TransientError
 from gateway.sink.clients.client_errors import ErrorCallback
-from gateway.sink.clients.failures import classify_kafka_error
+from gateway.sink.clients.failures import classify_kafka_error, is_missing, is_unsettled
 from gateway.sink.clients.properties import admin_properties, connect_first, make_client
 
-__all__ = ["LogBounds", "read_log_bounds"]
+__all__ = ["LogBounds", "read_log_bounds", "read_partition_bounds"]
 
 _POLL_S: Final = 0.05
-_UNSETTLED: Final = (
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.REPLICA_NOT_AVAILABLE,
-    KafkaError.UNKNOWN_LEADER_EPOCH,
-    KafkaError.FENCED_LEADER_EPOCH,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +79,7 @@ def _offsets(
                 found[place.topic, place.partition] = int(future.result(rest + 1.0).offset)
             except KafkaException as raised:
                 error: KafkaError = raised.args[0]
-                if error.code() not in _UNSETTLED or time.monotonic() >= deadline:
+                if not _may_settle(error) or time.monotonic() >= deadline:
                     admin.poll(0)
                     raise classify_kafka_error(
                         error, doing=doing, topic=place.topic, reported=connection_errors.last
@@ -99,3 +91,38 @@ def _offsets(
             return found
         places = left
         time.sleep(_POLL_S)
+
+
+def read_partition_bounds(
+    consumer: Consumer, topic: str, partition: int = 0, *, timeout_s: float
+) -> LogBounds:
+    """Return the bounds of one partition, without another client.
+
+    Args:
+        consumer: Client to ask with; it need not be assigned the partition.
+        topic: Existing topic.
+        partition: Number of the partition.
+        timeout_s: Timeout in seconds.
+
+    Raises:
+        KafkaException: the last answer, if there is no other one in time.
+        TransientError: Kafka does not answer in time.
+    """
+    deadline = time.monotonic() + timeout_s
+    place = TopicPartition(topic, partition)
+    while True:
+        rest = max(0.1, deadline - time.monotonic())
+        try:
+            bounds = consumer.get_watermark_offsets(place, timeout=rest)
+        except KafkaException as raised:
+            if not _may_settle(raised.args[0]) or time.monotonic() >= deadline:
+                raise
+            time.sleep(_POLL_S)
+            continue
+        if bounds is None:
+            raise TransientError(f"looking up the offsets of topic {topic}: no answer in time")
+        return LogBounds(*bounds)
+
+
+def _may_settle(error: KafkaError) -> bool:
+    return is_unsettled(error) or is_missing(error)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from confluent_kafka import Consumer
 
 from gateway.core.errors import FatalError
+from gateway.sink.clients.properties import consumer_properties
+from gateway.sink.topics.log_bounds import LogBounds, read_log_bounds, read_partition_bounds
 from gateway.sink.topics.topics import (
     TopicSpec,
     describe_topics,
@@ -58,3 +61,25 @@ def test_partitions_may_differ_where_they_only_matter_at_creation(topics: Topics
     spec = TopicSpec(topics.rows, partitions=9, partitions_at_creation_only=True)
 
     assert ensure_topics(topics.kafka, [spec])[topics.rows].partitions == 2
+
+
+def test_the_bounds_of_new_topics_are_known_although_their_leaders_do_not_serve_them_yet(
+    topics: Topics,
+) -> None:
+    new = [f"{topics.prefix}.many{n}" for n in range(100)]
+    consumer = Consumer(consumer_properties(topics.kafka))
+    try:
+        for round_ in range(2):
+            names = [f"{name}.{round_}" for name in new]
+            ensure_topics(topics.kafka, [TopicSpec(name) for name in names])
+            last_first = [
+                read_partition_bounds(consumer, name, timeout_s=60) for name in names[::-1]
+            ]
+            assert last_first == [LogBounds(0, 0)] * len(names)
+    finally:
+        consumer.close()
+
+    # Both ways to ask say the same.
+    assert read_log_bounds(topics.kafka, dict.fromkeys(names, 1)) == {
+        name: (LogBounds(0, 0),) for name in names
+    }

@@ -1,0 +1,34 @@
+"""Classes of the broker's errors about one topic."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from spark_consumer.errors import FatalConsumerError
+from spark_consumer.kafka.topics import topic_failure
+from spark_consumer.spark.failures import TableTransientError
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.KAFKA_STORAGE_ERROR,
+    ],
+)
+def test_a_change_of_leader_may_pass(code: int) -> None:
+    failure = topic_failure("shop.public.orders", KafkaException(KafkaError(code)))
+
+    assert isinstance(failure, TableTransientError)
+    assert "shop.public.orders" in str(failure)
+
+
+def test_a_refusal_is_final_and_an_answer_that_is_missing_is_nobodys_fault() -> None:
+    refused = KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    absent = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    assert isinstance(topic_failure("shop.public.orders", refused), FatalConsumerError)
+    assert topic_failure("shop.public.orders", absent) is absent
