@@ -14,33 +14,27 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal
 
 from gateway.core.errors import DefinitionError
 from gateway.definitions.column_lists import (
-    Different,
-    column_list,
     copied_columns,
     different_lists,
     disagreement,
-    publishes_generated,
 )
-from gateway.definitions.identity import find_identity_problems, identity_gap
+from gateway.definitions.identity import find_identity_problems
 from gateway.definitions.masks import PlannedMasks
-from gateway.definitions.membership import Entry, Membership
+from gateway.definitions.membership import Membership
 from gateway.definitions.model import (
     ALL_OPERATIONS,
     Catalog,
     Definitions,
     Fault,
-    FilterClause,
     HeldTable,
     MaskedBefore,
     Operation,
     Plan,
-    Publication,
     Publish,
     SubscriptionDefinition,
     Table,
@@ -48,6 +42,13 @@ from gateway.definitions.model import (
     TableId,
 )
 from gateway.definitions.moving import inner_oids, why_not_followed
+from gateway.definitions.receiving import (
+    copy_of,
+    copying_publications,
+    published_relations,
+    publishes_of,
+    without_identity,
+)
 from gateway.definitions.server import plan_server_publications
 from gateway.definitions.tables.listed import Listed
 
@@ -151,18 +152,18 @@ def make_plan(
     for subscription in definitions.subscriptions:
         publications = [catalog.publications[name] for name in subscription.publications]
         left_out = {oid for name, oid in held if name == subscription.name}
-        published = list(_publishes(members, subscription, publications, left_out, masks))
+        published = list(publishes_of(members, subscription, publications, left_out, masks))
         copied = [table for table in members.copied(publications) if table.oid not in left_out]
         if not copied:
             warnings.append(f'subscription "{subscription.name}" has no tables')
         if subscription.copy_data:
-            copies += [_copy(members, subscription, publications, t, masks) for t in copied]
+            copies += [copy_of(members, subscription, publications, t, masks) for t in copied]
         publishes += published
         for table in copied:
             entry = members.entry(publications, table)
             if table.kind == "p" and not table.leaves and entry is not None:
                 empty_roots[table.oid] |= entry.operations
-    publishes, reduced = _without_identity(members, definitions, publishes)
+    publishes, reduced = without_identity(members, definitions, publishes)
     read = sorted({oid for copy in copies for oid in inner_oids(copy.filters)})
     server_publications = plan_server_publications(
         members.tables,
@@ -275,7 +276,8 @@ def _problems(
         refused: set[int] = set()
         checked: set[int] = set()
         for table in members.copied(publications):
-            columns = copied_columns(members, _listing(members, publications, table), table)
+            copying = copying_publications(members, publications, table)
+            columns = copied_columns(members, copying, table)
             if columns is not None:
                 checked.add(table.oid)
                 for fault in masks.problems(subscription.name, table, columns):
@@ -287,7 +289,7 @@ def _problems(
                     table.oid,
                     different_lists(table, definitions, subscription),
                 )
-        for table in _relations(members):
+        for table in published_relations(members):
             entry = members.entry(publications, table)
             if entry is None:
                 continue
@@ -318,18 +320,18 @@ def _not_followed(
     """Yield the filters over other tables that cannot be followed for a subscription."""
     publications = [members.publications[name] for name in subscription.publications]
     published: dict[int, list[Publish]] = {}
-    for publish in _publishes(members, subscription, publications, refused, masks):
+    for publish in publishes_of(members, subscription, publications, refused, masks):
         published.setdefault(publish.target_oid, []).append(publish)
     for table in members.copied(publications):
         clauses = [
             clause
-            for publication in _listing(members, publications, table)
+            for publication in copying_publications(members, publications, table)
             if (clause := members.clause(publication, table)) is not None
         ]
         moving = next((c for c in clauses if c.formula is not None), None)
         if moving is None or table.oid in refused:
             continue
-        copy = _copy(members, subscription, publications, table, masks)
+        copy = copy_of(members, subscription, publications, table, masks)
         publishes = published.get(table.oid, ())
         filters = [copy.filters, *(f for each in publishes for f in each.filters.values())]
         if not any(clause.formula for found in filters for clause in found):
@@ -385,122 +387,6 @@ def _detachable(
         and table.ancestors
         and any(p.all_tables or members.holds(p, oid) for p in publications[subscription])
     }
-
-
-def _relations(members: Membership) -> list[Table]:
-    """Return the relations whose changes are decoded: plain tables and leaves."""
-    return [table for table in members.tables.values() if table.kind == "r"]
-
-
-def _publishes(
-    members: Membership,
-    subscription: SubscriptionDefinition,
-    publications: Sequence[Publication],
-    left_out: Collection[int],
-    masks: PlannedMasks,
-) -> Iterator[Publish]:
-    for table in _relations(members):
-        entry = members.entry(publications, table)
-        if entry is None or not entry.operations or entry.target.oid in left_out:
-            continue
-        generated = publishes_generated(members, entry.publications, entry.target)
-        assert generated is not None
-        columns = column_list(members, entry.publications, entry.target, generated=generated)
-        assert not isinstance(columns, Different)
-        publish = Publish(
-            subscription=subscription.name,
-            relation_oid=table.oid,
-            target_oid=entry.target.oid,
-            operations=entry.operations,
-            filters={
-                operation: _filters(members, entry, operation)
-                for operation in Operation
-                if operation in entry.operations and operation is not Operation.TRUNCATE
-            },
-            columns=columns,
-            generated=generated and columns is None,
-        )
-        yield masks.masked(publish, entry.target)
-
-
-def _filters(members: Membership, entry: Entry, operation: Operation) -> tuple[FilterClause, ...]:
-    """Combine the filters of one operation with OR; none if one publication has no filter.
-
-    Source: pgoutput_row_filter_init in pgoutput.c.
-    """
-    concerned = [p for p in entry.publications if operation in p.operations]
-    return _any_of(members, concerned, entry.target)
-
-
-def _any_of(
-    members: Membership, publications: Sequence[Publication], target: Table
-) -> tuple[FilterClause, ...]:
-    clauses: dict[str, FilterClause] = {}
-    for publication in publications:
-        clause = members.clause(publication, target)
-        if clause is None:
-            return ()
-        clauses.setdefault(clause.text, clause)
-    return tuple(clauses.values())
-
-
-def _listing(
-    members: Membership, publications: Sequence[Publication], table: Table
-) -> list[Publication]:
-    """Return the publications that would each copy `table` if subscribed to alone."""
-    return [p for p in publications if members.copies(p, table.oid)]
-
-
-def _copy(
-    members: Membership,
-    subscription: SubscriptionDefinition,
-    publications: Sequence[Publication],
-    table: Table,
-    masks: PlannedMasks,
-) -> TableCopy:
-    """Plan the copy of one table; filters apply whichever operations their publications publish.
-
-    Source: fetch_remote_table_info in tablesync.c.
-    """
-    listing = _listing(members, publications, table)
-    columns = copied_columns(members, listing, table)
-    assert columns is not None
-    return TableCopy(
-        subscription=subscription.name,
-        target_oid=table.oid,
-        filters=_any_of(members, listing, table),
-        columns=columns,
-        masks=masks.on(subscription.name, table, columns),
-        masked_as=masks.masked_as(subscription.name, table),
-    )
-
-
-def _without_identity(
-    members: Membership, definitions: Definitions, publishes: list[Publish]
-) -> tuple[list[Publish], list[str]]:
-    """Remove the operations that the source could not publish, with a warning for each table."""
-    kept: list[Publish] = []
-    warnings: dict[str, None] = {}
-    names = {s.name: s.publications for s in definitions.subscriptions}
-    for publish in publishes:
-        table = members.tables[publish.relation_oid]
-        publications = [members.publications[name] for name in names[publish.subscription]]
-        for operation, error in find_identity_problems(members, publications, table, ""):
-            lacking = identity_gap(table) is not None
-            publish = replace(
-                publish,
-                operations=publish.operations - {operation},
-                omitted=publish.omitted | ({operation} if lacking else set()),
-                filters={o: f for o, f in publish.filters.items() if lacking or o != operation},
-            )
-            reason = error.hint.partition(" Set [")[0] if error.hint else ""
-            warnings[
-                f'subscription "{publish.subscription}": {operation.value}s of table {table} are '
-                f"not published, PostgreSQL would say: {error.message}. {reason}"
-            ] = None
-        if publish.operations:
-            kept.append(publish)
-    return kept, list(warnings)
 
 
 def _leaves(catalog: Catalog, oid: int) -> Iterator[int]:
