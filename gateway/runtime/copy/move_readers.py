@@ -11,7 +11,6 @@ reason that `gateway.copy` gives.
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 import time
 from collections import deque
@@ -23,19 +22,17 @@ from typing import Final, NamedTuple, TypeAlias
 from gateway.config import CopyTable
 from gateway.copy import ChunkRequest, Snapshot
 from gateway.core.background import OnWait
-from gateway.core.errors import GatewayError, TransientError
+from gateway.core.errors import GatewayError
 from gateway.core.lsn import Lsn
-from gateway.observe import event
 from gateway.pgtypes.catalog import TYPES
 from gateway.runtime.copy.first_snapshot import FirstSnapshot
+from gateway.runtime.copy.reader_loop import Connect, ReaderLoop
 from gateway.source.copy.chunk_reader import ChunkReader, ChunkSource
 from gateway.source.copy.errors import ConditionError, TableChanged, TableUnreadable
 from gateway.subselects.moves.conditions import slice_condition
 from gateway.subselects.moves.reads import MoveChunk, MoveRequest
 
 __all__ = ["MoveReaders", "ReadError", "ReadFailure"]
-
-_LOG: Final = logging.getLogger(__name__)
 
 _INTEGERS: Final = frozenset(TYPES[name][0] for name in ("int2", "int4", "int8"))
 _MOST_ROWS: Final = 2_000
@@ -110,9 +107,7 @@ class MoveReaders:
         retry_s: float,
     ) -> None:
         self._settings = settings
-        self._open_reader = open_reader
         self._wake = wake
-        self._retry_s = retry_s
         self._out: list[_Read] = []  # in the order of their questions
         self._failures: deque[ReadFailure] = deque()
         self._failure: Exception | None = None
@@ -123,8 +118,13 @@ class MoveReaders:
         self._row_bytes: dict[int, int] = {}
         self._turn = threading.Condition()
         self._closed = threading.Event()
-        self._first_snapshot = FirstSnapshot(
-            "moves wait for transactions that are still running", self._closed
+        self._loop = ReaderLoop(
+            open_reader,
+            FirstSnapshot("moves wait for transactions that are still running", self._closed),
+            self._closed,
+            retry_s,
+            self._note,
+            self._fail,
         )
         self._threads: list[threading.Thread] = []
 
@@ -231,41 +231,22 @@ class MoveReaders:
     # The threads
 
     def _work(self) -> None:
-        reader: ChunkReader | None = None
         task: _Read | _Chore | None = None
-        try:
-            while not self._closed.is_set():
-                try:
-                    task = task or self._next()
-                    if task is None:
-                        return
-                    if reader is None:
-                        reader = self._open_reader(self._go_on)
-                        self._first_snapshot.wait(reader, self._note)
-                    self._do(reader, task)
-                    task = None
-                except (ConditionError, TableChanged, TableUnreadable) as error:
-                    assert isinstance(task, _Read)
-                    self._fail(task, error)
-                    task = None
-                except TransientError as error:
-                    if self._closed.is_set():
-                        return
-                    event(_LOG, logging.WARNING, "reading rows again", error=error.message)
-                    if reader is not None:
-                        reader.close()
-                    reader = None
-                    self._closed.wait(self._retry_s)
-        except Exception as error:  # handed to the loop, which raises it
-            self._failure = error
-            self._wake()
-        finally:
-            if reader is not None:
-                reader.close()
 
-    def _go_on(self) -> None:
-        if self._closed.is_set():
-            raise TransientError("the reading of moved rows is interrupted")
+        def step(connect: Connect) -> bool:
+            nonlocal task
+            task = task or self._next()
+            if task is None:
+                return False
+            try:
+                self._do(connect(), task)
+            except (ConditionError, TableChanged, TableUnreadable) as error:
+                assert isinstance(task, _Read)
+                self._give_up(task, error)
+            task = None
+            return True
+
+        self._loop.run(step)
 
     def _next(self) -> _Read | _Chore | None:
         """Wait for something to do; None when there will be nothing any more."""
@@ -333,7 +314,7 @@ class MoveReaders:
         rows = _FIRST_ROWS if row_bytes is None else self._settings.chunk_bytes // row_bytes
         return max(1, min(rows, most))
 
-    def _fail(self, read: _Read, error: ReadError) -> None:
+    def _give_up(self, read: _Read, error: ReadError) -> None:
         with self._turn:
             self._out.remove(read)
         self._failures.append(ReadFailure(read.source, read.request, error))
@@ -341,4 +322,8 @@ class MoveReaders:
 
     def _note(self, snapshot: Snapshot) -> None:
         self._newest = snapshot
+        self._wake()
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = error
         self._wake()

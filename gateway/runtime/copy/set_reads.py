@@ -18,11 +18,12 @@ from typing import Final
 
 from gateway.copy import Chunk, ChunkRequest, Snapshot
 from gateway.core.background import OnWait
-from gateway.core.errors import GatewayError, TransientError
+from gateway.core.errors import GatewayError
 from gateway.core.lsn import Lsn
 from gateway.observe import event
 from gateway.routing.build.followed_tables import InnerTable
 from gateway.runtime.copy.first_snapshot import FirstSnapshot
+from gateway.runtime.copy.reader_loop import Connect, ReaderLoop
 from gateway.source.copy.chunk_reader import ChunkReader, ChunkSource
 from gateway.source.copy.errors import TableChanged, TableGone, TableUnreadable
 
@@ -63,7 +64,6 @@ class SetReads:
         retry_s: float,
     ) -> None:
         self._tables = deque(tables)
-        self._open_reader = open_reader
         self._wake = wake
         self._retry_s = retry_s
         self._read: _Read | None = None
@@ -74,8 +74,15 @@ class SetReads:
         self.unreadable: list[tuple[InnerTable, str]] = []
         self._placed = threading.Event()
         self._closed = threading.Event()
-        self._first_snapshot = FirstSnapshot(
-            "the sets of sub-selects wait for transactions that are still running", self._closed
+        self._loop = ReaderLoop(
+            open_reader,
+            FirstSnapshot(
+                "the sets of sub-selects wait for transactions that are still running", self._closed
+            ),
+            self._closed,
+            retry_s,
+            self._note,
+            self._fail,
         )
         self._thread = threading.Thread(target=self._work, name="pgsluice sets", daemon=True)
 
@@ -132,42 +139,29 @@ class SetReads:
     # The thread
 
     def _work(self) -> None:
-        reader: ChunkReader | None = None
+        self._loop.run(self._step)
+
+    def _step(self, connect: Connect) -> bool:
+        """Read one table; return whether there may be another one to read."""
+        inner = self._tables[0]
         try:
-            while self._tables and not self._closed.is_set():
-                inner = self._tables[0]
-                try:
-                    reader = reader or self._open_reader(self._go_on)
-                    self._first_snapshot.wait(reader, self._note)
-                    self._hand_over(reader, inner)
-                    if self._is_void:
-                        self._is_void = False
-                        self._closed.wait(self._retry_s)
-                    else:
-                        self._tables.popleft()
-                except (TableGone, TableChanged) as error:
-                    event(_LOG, logging.WARNING, "starting again", because=error.message)
-                    self.altered = True
-                    self._wake()
-                    return
-                except TableUnreadable as error:
-                    self._tables.popleft()
-                    self.unreadable.append((inner, error.message))
-                    self._wake()
-                except TransientError as error:
-                    if self._closed.is_set():
-                        return
-                    event(_LOG, logging.WARNING, "reading a set again", error=error.message)
-                    if reader is not None:
-                        reader.close()
-                    reader = None
-                    self._closed.wait(self._retry_s)
-        except Exception as error:  # handed to the loop, which raises it
-            self._failure = error
+            self._hand_over(connect(), inner)
+        except (TableGone, TableChanged) as error:
+            event(_LOG, logging.WARNING, "starting again", because=error.message)
+            self.altered = True
             self._wake()
-        finally:
-            if reader is not None:
-                reader.close()
+            return False
+        except TableUnreadable as error:
+            self._tables.popleft()
+            self.unreadable.append((inner, error.message))
+            self._wake()
+            return bool(self._tables)
+        if self._is_void:
+            self._is_void = False
+            self._closed.wait(self._retry_s)
+        else:
+            self._tables.popleft()
+        return bool(self._tables)
 
     def _hand_over(self, reader: ChunkReader, inner: InnerTable) -> None:
         source = ChunkSource(inner.table, inner.columns, ())
@@ -183,6 +177,7 @@ class SetReads:
             seconds=round(time.monotonic() - began, 1),
         )
         self._placed.clear()
+        self._snapshots.append(chunk.snapshot)
         self._read = _Read(inner, chunk)
         self._wake()
         if not self._placed.wait(_FLUSH_S):
@@ -195,6 +190,6 @@ class SetReads:
         self._snapshots.append(snapshot)
         self._wake()
 
-    def _go_on(self) -> None:
-        if self._closed.is_set():
-            raise TransientError("the read is interrupted")
+    def _fail(self, error: Exception) -> None:
+        self._failure = error
+        self._wake()

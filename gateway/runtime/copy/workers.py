@@ -20,12 +20,13 @@ from typing import Final, TypeVar
 from gateway.config import CopyTable
 from gateway.copy import Chunk, Claim, Snapshot
 from gateway.core.background import OnWait
-from gateway.core.errors import GatewayError, TransientError
+from gateway.core.errors import GatewayError
 from gateway.core.lsn import Lsn
 from gateway.observe import event
 from gateway.runtime.copy.first_snapshot import FirstSnapshot
 from gateway.runtime.copy.jobs import CopyJob
 from gateway.runtime.copy.move_readers import MoveReaders
+from gateway.runtime.copy.reader_loop import Connect, ReaderLoop
 from gateway.source.copy.chunk_reader import ChunkReader
 from gateway.source.copy.errors import (
     ConditionError,
@@ -75,8 +76,6 @@ class CopyWorkers:
         self._copying = list(jobs)
         self._placed = 0
         self._settings = settings
-        self._open_reader = open_reader
-        self._retry_s = retry_s
         self._queue = deque(jobs)
         self._due: deque[CopyJob] = deque()
         # The latest ones, for the loop may be held up: they see all that earlier ones see.
@@ -89,8 +88,13 @@ class CopyWorkers:
         # Notified when a chunk is placed, a range's end is known, or a job is over.
         self._turn = threading.Condition()
         self._closed = threading.Event()
-        self._first_snapshot = FirstSnapshot(
-            "the copy waits for transactions that are still running", self._closed
+        self._loop = ReaderLoop(
+            open_reader,
+            FirstSnapshot("the copy waits for transactions that are still running", self._closed),
+            self._closed,
+            retry_s,
+            self._note_snapshot,
+            self._fail,
         )
         self._read_fd, self._write_fd = os.pipe()
         os.set_blocking(self._read_fd, False)
@@ -210,67 +214,45 @@ class CopyWorkers:
     # The threads
 
     def _work(self) -> None:
-        reader: ChunkReader | None = None
         job: CopyJob | None = None
         held: list[Claim] = []  # at most one: it is read again
-        try:
-            while not self._closed.is_set():
-                try:
-                    reader = reader or self._open_reader(self._go_on)
-                    self._first_snapshot.wait(reader, self._note_snapshot)
-                    job = job or self._next_job()
-                    if job is None:
-                        return
-                    self._begin(reader, job)
-                    self._copy(reader, job, held)
-                    job = None
-                except ConditionError as error:
-                    assert job is not None
-                    if job.source.narrow:
-                        # A filter that raises: the rows are filtered by the gateway instead.
-                        job.source = replace(job.source, narrow=())
-                        event(_LOG, logging.WARNING, "reading all rows", because=error.message)
-                        continue
-                    if self._abandon(job, held):
-                        self._given_up.append((job, error))
-                        self.wake()
-                    job = None
-                except TableUnreadable as error:
-                    assert job is not None
-                    if self._abandon(job, held):
-                        self._given_up.append((job, error))
-                        self.wake()
-                    job = None
-                except TableGone as error:
-                    assert job is not None
-                    if self._abandon(job, held):
-                        event(_LOG, logging.ERROR, "table not copied", because=error.message)
-                        self.end(job)
-                        self.wake()
-                    job = None
-                except TableChanged as error:
-                    event(_LOG, logging.WARNING, "starting again", because=error.message)
-                    self.altered = True
-                    self.wake()
-                    return
-                except TransientError as error:
-                    if self._closed.is_set():
-                        return
-                    event(_LOG, logging.WARNING, "reading a chunk again", error=error.message)
-                    if reader is not None:
-                        reader.close()
-                    reader = None
-                    self._closed.wait(self._retry_s)
-        except Exception as error:  # handed to the loop, which raises it
-            self._failure = error
-            self.wake()
-        finally:
-            if reader is not None:
-                reader.close()
 
-    def _go_on(self) -> None:
-        if self._closed.is_set():
-            raise TransientError("the copy is interrupted")
+        def step(connect: Connect) -> bool:
+            nonlocal job
+            reader = connect()
+            job = job or self._next_job()
+            if job is None:
+                return False
+            try:
+                self._begin(reader, job)
+                self._copy(reader, job, held)
+            except (ConditionError, TableUnreadable) as error:
+                if isinstance(error, ConditionError) and job.source.narrow:
+                    # A filter that raises: the rows are filtered by the gateway instead.
+                    job.source = replace(job.source, narrow=())
+                    event(_LOG, logging.WARNING, "reading all rows", because=error.message)
+                    return True
+                if self._abandon(job, held):
+                    self._given_up.append((job, error))
+                    self.wake()
+            except TableGone as error:
+                if self._abandon(job, held):
+                    event(_LOG, logging.ERROR, "table not copied", because=error.message)
+                    self.end(job)
+                    self.wake()
+            except TableChanged as error:
+                event(_LOG, logging.WARNING, "starting again", because=error.message)
+                self.altered = True
+                self.wake()
+                return False
+            job = None
+            return True
+
+        self._loop.run(step)
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = error
+        self.wake()
 
     def _next_job(self) -> CopyJob | None:
         """Wait for a job to begin or to help with; None when none is left."""
