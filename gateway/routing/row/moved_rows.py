@@ -60,6 +60,8 @@ class MovedRows:
             for moved in piece:
                 self._publish(moved, lsn, tx, out)
             yield out
+        for _, target in self._targets.values():
+            target.counter.end_copy(rows=False)  # they are counted as inserts and deletes
 
     def _publish(self, moved: MovedRow, lsn: int, tx: TransactionState, out: list[Record]) -> None:
         route, target = self._targets[moved.subscription]

@@ -75,6 +75,11 @@ def test_moved_rows_are_sent_as_they_are_where_they_are_placed() -> None:
     assert [row["doc"] for row in removed] == [None, None], "not for who has the row no more"
     assert scene.moves.is_settled
 
+    seen = scene.gateway.commit(order(3, 7))
+    ends = {each.topic: each.value["topics"] for each in seen if each.op == "END" and each.value}
+    counts = [topic["records"] for topic in ends["two.transaction"]]
+    assert counts == [1], "rows that moved belong to no transaction"
+
 
 def test_copied_rows_pass_by_the_sets_where_they_are_placed() -> None:
     scene = Scene()
