@@ -2,7 +2,9 @@
 
 Triggers write each change with its transaction into a log of their own; a slot that nobody but the
 test reads says where each transaction ended. From both, PostgreSQL makes the rows that a query
-would have seen at an LSN: the views of schema ``past``.
+would have seen at an LSN: views of the tables' names.
+
+A load has a schema of its own, so that one gateway can carry several side by side.
 """
 
 from __future__ import annotations
@@ -36,60 +38,60 @@ _IDENTITIES = (
 )
 
 FILTERS = {
-    "in": "customer IN (SELECT id FROM customers WHERE city IN"
-    " (SELECT id FROM cities WHERE country = 'FR'))",
-    "not_in": "n > 2 AND customer NOT IN (SELECT id FROM customers WHERE tier = 1)",
-    "exists": "EXISTS (SELECT FROM customers c WHERE c.id = orders.customer AND c.tier > 1)"
-    " OR n = 7",
+    "in": "customer IN (SELECT id FROM {schema}.customers WHERE city IN"
+    " (SELECT id FROM {schema}.cities WHERE country = 'FR'))",
+    "not_in": "n > 2 AND customer NOT IN (SELECT id FROM {schema}.customers WHERE tier = 1)",
+    "exists": "EXISTS (SELECT FROM {schema}.customers c WHERE c.id = orders.customer"
+    " AND c.tier > 1) OR n = 7",
 }
-"""Row filters, by the end of the subscription's name."""
+"""Row filters, by the end of the subscription's name; the tables are those of a schema."""
 
 _LOG = """
-CREATE SCHEMA past;
-CREATE TABLE past.log (nr bigserial PRIMARY KEY, xid xid NOT NULL, tab text NOT NULL,
+CREATE SCHEMA {past};
+CREATE TABLE {past}.log (nr bigserial PRIMARY KEY, xid xid NOT NULL, tab text NOT NULL,
     id int NOT NULL, row jsonb);
-CREATE FUNCTION past.note() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION {past}.note() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP <> 'INSERT' THEN
-        INSERT INTO past.log (xid, tab, id, row)
+        INSERT INTO {past}.log (xid, tab, id, row)
         VALUES (pg_current_xact_id()::xid, TG_TABLE_NAME, OLD.id, NULL);
     END IF;
     IF TG_OP <> 'DELETE' THEN
-        INSERT INTO past.log (xid, tab, id, row)
+        INSERT INTO {past}.log (xid, tab, id, row)
         VALUES (pg_current_xact_id()::xid, TG_TABLE_NAME, NEW.id, to_jsonb(NEW));
     END IF;
     RETURN NULL;
 END $$;
-CREATE FUNCTION past.note_truncate() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION {past}.note_truncate() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    EXECUTE format('INSERT INTO past.log (xid, tab, id) SELECT pg_current_xact_id()::xid, %L, id'
-        ' FROM %I', TG_TABLE_NAME, TG_TABLE_NAME);
+    EXECUTE format('INSERT INTO {past}.log (xid, tab, id) SELECT pg_current_xact_id()::xid, %L, id'
+        ' FROM %I.%I', TG_TABLE_NAME, TG_TABLE_SCHEMA, TG_TABLE_NAME);
     RETURN NULL;
 END $$;
-CREATE PUBLICATION past FOR TABLE past.log;
+CREATE PUBLICATION {past} FOR TABLE {past}.log;
 """
 _TRIGGER = """
 CREATE TRIGGER note AFTER INSERT OR UPDATE OR DELETE ON {table}
-    FOR EACH ROW EXECUTE FUNCTION past.note();
+    FOR EACH ROW EXECUTE FUNCTION {past}.note();
 CREATE TRIGGER note_truncate BEFORE TRUNCATE ON {table}
-    FOR EACH STATEMENT EXECUTE FUNCTION past.note_truncate();
+    FOR EACH STATEMENT EXECUTE FUNCTION {past}.note_truncate();
 """
 _ENDS = """
-CREATE TABLE past.ends AS
+CREATE TABLE {past}.ends AS
 SELECT xid, lsn AS end_lsn FROM pg_logical_slot_get_binary_changes(
-    '{slot}', NULL, NULL, 'proto_version', '1', 'publication_names', 'past')
+    '{past}_{database}', NULL, NULL, 'proto_version', '1', 'publication_names', '{past}')
 WHERE get_byte(data, 0) = ascii('C')
 """
 """The row of a Commit has the end of the transaction."""
 _VERSIONS = """
-CREATE TABLE past.versions AS
+CREATE TABLE {past}.versions AS
 SELECT tab, row, end_lsn AS since,
     lead(end_lsn) OVER (PARTITION BY tab, id ORDER BY end_lsn, nr) AS until
-FROM past.log JOIN past.ends USING (xid)
+FROM {past}.log JOIN {past}.ends USING (xid)
 """
 _VIEW = """
-CREATE VIEW past.{table} AS
-SELECT r.* FROM past.versions v, jsonb_populate_record(NULL::public.{table}, v.row) AS r
+CREATE VIEW {past}.{table} AS
+SELECT r.* FROM {past}.versions v, jsonb_populate_record(NULL::{schema}.{table}, v.row) AS r
 WHERE v.tab = '{table}' AND v.row IS NOT NULL AND v.since <= current_setting('past.lsn')::pg_lsn
     AND (v.until IS NULL OR v.until > current_setting('past.lsn')::pg_lsn)
 """
@@ -101,25 +103,32 @@ class MoveLoad:
     """Few cities, some customers, more orders; the same seed runs the same statements.
 
     Attributes:
+        database: Where it is run.
+        schema: Schema of the tables.
         transactions: Number of transactions that were committed.
         tried: The same, with those that were rolled back.
     """
 
-    def __init__(self, database: Database, seed: int, orders: int = 150) -> None:
-        self._database = database
+    def __init__(self, database: Database, schema: str, seed: int, orders: int = 150) -> None:
+        self.database = database
+        self.schema = schema
         self._seed = seed
         self._orders = orders
         self.transactions = 0
         self.tried = 0
         self._picks: dict[int, random.Random] = {}
 
-    def create(self, connection: Connection, slot: str) -> None:
+    def create(self, connection: Connection) -> None:
         """Make the tables, the log and the slot that sees all transactions on them; fill them."""
-        connection.execute(f"{TABLES}{_IDENTITIES[self._seed % 2]}{_LOG}".encode())
+        past = f"past_{self.schema}"
+        connection.execute(
+            f"CREATE SCHEMA {self.schema}; SET search_path = {self.schema};"
+            f"{TABLES}{_IDENTITIES[self._seed % 2]}{_LOG.format(past=past)}".encode()
+        )
         for table in _NAMES:
-            connection.execute(_TRIGGER.format(table=table).encode())
+            connection.execute(_TRIGGER.format(past=past, table=table).encode())
         made = "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')"
-        connection.execute(made, [slot])
+        connection.execute(made, [f"{past}_{self.database.name}"])
         pick = random.Random(self._seed)
         for number in range(6):
             country = pick.choice(("FR", "US", None))
@@ -136,9 +145,10 @@ class MoveLoad:
     def change(self, worker: int, most: int, stop: Event) -> None:
         """Run `most` transactions, or fewer if asked to stop."""
         pick = self._picks.setdefault(worker, random.Random(self._seed * 100 + worker))
-        with self._database.connect() as connection:
+        with self.database.connect() as connection:
+            connection.execute(f"SET search_path = {self.schema}".encode())
             for _ in range(most):
-                if stop.wait(0.01):
+                if stop.wait(0.03):  # so that commits of the gateway have few of them each
                     break
                 try:
                     with connection.transaction():
@@ -187,22 +197,29 @@ _RARE = ("TRUNCATE customers", "TRUNCATE orders", "UPDATE customers SET tier = %
 
 
 class Past:
-    """The tables as of any LSN, once nothing is written any more."""
+    """The tables of a load as of any LSN, once nothing is written any more.
 
-    def __init__(self, connection: Connection, slot: str) -> None:
+    Args:
+        connection: Connection for this use alone.
+        load: The load.
+    """
+
+    def __init__(self, connection: Connection, load: MoveLoad) -> None:
         self._connection = connection
+        self._past = f"past_{load.schema}"
         connection.execute("SET past.lsn = '0/0'")
-        connection.execute(_ENDS.format(slot=slot).encode())
-        connection.execute(_VERSIONS.encode())
-        connection.execute("CREATE INDEX ON past.versions (tab)")
+        for text in (_ENDS, _VERSIONS, "CREATE INDEX ON {past}.versions (tab)"):
+            made = text.format(past=self._past, database=load.database.name)
+            connection.execute(made.encode())
         for table in _NAMES:
-            connection.execute(_VIEW.format(table=table).encode())
-        connection.execute("SET search_path = past")
+            view = _VIEW.format(past=self._past, schema=load.schema, table=table)
+            connection.execute(view.encode())
         connection.execute("SET jit = off")
 
     def rows(self, lsn: int, where: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
-        """Return the orders that a filter selects at an LSN, as the server evaluates it."""
+        """Return the orders that one of `FILTERS` selects at an LSN, as the server evaluates it."""
         text = f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
         self._connection.execute(f"SET past.lsn = '{text}'".encode())
-        query = f"SELECT {', '.join(columns)} FROM orders WHERE {where}"
+        query = f"SELECT {', '.join(columns)} FROM {self._past}.orders WHERE "
+        query += where.format(schema=self._past)
         return sorted(self._connection.execute(query.encode()).fetchall(), key=repr)
