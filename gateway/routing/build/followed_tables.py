@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from gateway.core.errors import FilterError, TransientError
 from gateway.core.formula import Formula, Plain, Subselect
 from gateway.core.watermark import StatePart, StateParts
-from gateway.definitions.model import Plan, Table, TableCopy
+from gateway.definitions.model import Plan, Table, TableCopy, TableId
 from gateway.definitions.moving import formulas_of, inner_oids
 from gateway.definitions.tables.inner import describe_inner, why_other
 from gateway.definitions.tables.keys import key_of
@@ -32,8 +32,8 @@ __all__ = [
     "InnerTable",
     "InnerTableChangedError",
     "OuterRows",
-    "check_formulas",
     "stale_sets",
+    "unfollowed",
 ]
 
 
@@ -194,28 +194,32 @@ def _about(inner: InnerTable) -> About:
     return describe_inner(table, names), lambda text: why_other(text, table, names)
 
 
-def check_formulas(plan: Plan) -> None:
-    """Check that the gateway evaluates all plain parts of filters over other tables.
+def unfollowed(plan: Plan) -> dict[TableId, FilterError]:
+    """Return the tables whose filters over other tables have a plain part that is not followed.
 
-    Raises:
-        FilterError: it does not, or one can fail on a row.
+    The gateway does not evaluate it, or it can fail on a row.
     """
-    formulas = formulas_of(plan)
-    checked: set[tuple[int, str]] = set()
-    for (subscription, oid), formula in formulas.items():
-        filters = [(oid, formula)]
+    found: dict[TableId, FilterError] = {}
+    checked: dict[tuple[int, str], FilterError | None] = {}
+    for table_id, formula in formulas_of(plan).items():
+        filters = [(table_id[1], formula)]
         filters += [(s.table_oid, s.filter) for s in subselects_of(formula) if s.filter is not None]
-        for table_oid, each in filters:
-            for plain in plains_of(each):
-                if (table_oid, plain.text) in checked:
-                    continue
-                checked.add((table_oid, plain.text))
-                table = plan.tables[table_oid]
-                if can_raise(compile_filter(plain.text, table.columns).expr):
-                    raise FilterError(
-                        f"a row filter over other tables, subscription {subscription}: its part "
-                        f"({plain.text}) on {table} can fail on a row, which is not followed"
-                    )
+        parts = dict.fromkeys((oid, part.text) for oid, each in filters for part in plains_of(each))
+        for part in parts:
+            if part not in checked:
+                checked[part] = _why_unfollowed(plan.tables[part[0]], part[1])
+            if (error := checked[part]) is not None:
+                found.setdefault(table_id, error)
+    return found
+
+
+def _why_unfollowed(table: Table, part: str) -> FilterError | None:
+    about = f"a row filter over other tables: its part ({part}) on {table}"
+    try:
+        fails = can_raise(compile_filter(part, table.columns).expr)
+    except FilterError as error:
+        return FilterError(f"{about} is not evaluated by the gateway: {error.reason}")
+    return FilterError(f"{about} can fail on a row, which is not followed") if fails else None
 
 
 def _outer_rows(plan: Plan, oid: int, formulas: Mapping[str, Formula]) -> OuterRows:

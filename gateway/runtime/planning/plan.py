@@ -54,6 +54,7 @@ from gateway.definitions.tables.retired import with_retired
 from gateway.definitions.tables.shape import unseen_changes
 from gateway.observe import event
 from gateway.pgoutput.messages import LogicalMessage
+from gateway.routing.build.followed_tables import unfollowed
 from gateway.rowfilter.permitted import is_collation
 from gateway.rowfilter.server.pushdown import is_exact_on, push_down
 from gateway.runtime.planning.table_checks import find_faults, key_faults
@@ -212,7 +213,12 @@ def _vetted(
         plan = replace(
             plan, types=settings.types, envelope=settings.envelope, topics=settings.topics
         )
+        unfit = unfollowed(plan)
+        for (name, oid), error in unfit.items():
+            if not holdable(name, catalog.tables[oid]):
+                raise error
         noticed = find_faults(settings, connection, plan, states, rights=rights) if holds else {}
+        noticed |= {table_id: Fault(error.reason) for table_id, error in unfit.items()}
         if not holds and (wrong := key_faults(settings, plan)):
             (_, oid), fault = min(wrong.items(), key=lambda one: one[0])
             raise DefinitionError(f"table {plan.tables[oid]}: {fault.reason}")

@@ -26,7 +26,6 @@ from gateway.definitions.requests import released
 from gateway.definitions.tables.renamed import kept_topics
 from gateway.observe import event
 from gateway.routing import RoutingSettings
-from gateway.routing.build.followed_tables import check_formulas
 from gateway.routing.build.known_schemas import registered_before
 from gateway.runtime.planning.ownership import refuse_foreign_topics
 from gateway.runtime.planning.plan import read_definitions, read_plan, recalled_plan
@@ -236,7 +235,6 @@ def register(
     routing = routing_settings(settings, facts, plan, topics)
     if topics.refused:
         return topics, routing, "", dict(topics.refused)
-    check_formulas(plan)
     routes = relation_routes(plan, routing, connection, registry)
     refused = routes.register_all(
         _holdable(settings, plan),

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from gateway.config import load_settings
+from gateway.core.errors import FilterError
 from gateway.core.lsn import ZERO_LSN, Lsn, parse_lsn
 from gateway.core.watermark import Watermark
+from gateway.definitions.changes import copy_states
 from gateway.runtime.planning.plan import PlanReader, read_definitions, read_plan
 from gateway.source.catalog.watch import whole_digest
 from gateway.source.session.connection import connect
@@ -151,3 +153,32 @@ def test_a_publication_that_is_altered_while_the_watch_is_interrupted_is_followe
         wait_for_copy_marker(s, "u", "ready")
         assert gateway.terminate() == 0, gateway.log()
     assert s.rebuilt("u") == [(1,)]
+
+
+def test_an_owner_who_alters_what_a_filter_reads_stops_one_table(scene: MakeScene) -> None:
+    s = scene(
+        "CREATE PUBLICATION f FOR TABLE t WHERE (a IN (SELECT a FROM u WHERE kind = 1));"
+        "CREATE PUBLICATION g FOR TABLE v; CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION f, g;"
+    )
+    settings = load_settings(s.project.write())
+    with s.connect() as connection, connect(settings.source.dsn) as gateway:
+        connection.execute(
+            "CREATE TABLE t (a int PRIMARY KEY); CREATE TABLE v (a int PRIMARY KEY);"
+            "CREATE TABLE u (a int PRIMARY KEY, kind int); ALTER TABLE u REPLICA IDENTITY FULL"
+        )
+        definitions = read_definitions(settings)
+        plan = read_plan(settings, gateway, definitions)
+        states = copy_states(plan, (), reconcile=True)
+        watermark = Watermark(Lsn(1), 1, definitions.fingerprint, states)
+        # The server can compare it, and the gateway cannot.
+        connection.execute("ALTER TABLE u ALTER kind TYPE oid USING kind::oid")
+
+        with pytest.raises(FilterError) as refused:  # of a file that is new
+            read_plan(settings, gateway, definitions)
+        plan = read_plan(settings, gateway, definitions, watermark)
+
+    (held,) = plan.held
+    assert (held.schema, held.table) == ("public", "t")
+    assert held.reason == refused.value.message
+    assert 'on public.u is not evaluated by the gateway: column "kind" of type oid' in held.reason
+    assert [plan.tables[oid].name for _, oid in plan.targets] == ["v"]

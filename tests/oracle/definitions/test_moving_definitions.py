@@ -8,7 +8,7 @@ from gateway.core.errors import DefinitionError, FilterError
 from gateway.definitions.combine import make_plan
 from gateway.definitions.model import ALL_OPERATIONS, Plan
 from gateway.definitions.sql.parser import parse_definitions
-from gateway.routing.build.followed_tables import check_formulas
+from gateway.routing.build.followed_tables import unfollowed
 from gateway.source.catalog.catalog import read_catalog
 from tests.support.backends.servers import Connection, Database
 
@@ -26,7 +26,8 @@ def planned(connection: Connection, text: str) -> Plan:
     definitions = parse_definitions(text)
     catalog = read_catalog(connection, definitions)
     plan = make_plan(definitions, catalog, prefix="gw", missing_identity="refuse")
-    check_formulas(plan)
+    for error in unfollowed(plan).values():
+        raise error
     return plan
 
 
