@@ -115,19 +115,21 @@ def read_status(settings: Settings) -> Status:
 
 def _moving(copies: Sequence[CopyState], records: Mapping[str, bytes]) -> list[MovingTable]:
     """Return the tables whose rows move, by the committed state of their moves."""
-    found = []
-    for oid in sorted({copy.oid for copy in copies}):
-        counts: Counter[str] = Counter()
+    of_table: dict[str, dict[str, bytes]] = {}
+    for name, data in records.items():
+        of_table.setdefault(name.partition("/")[0], {})[name] = data
+    counts: dict[int, Counter[str]] = {}
+    for oid in {copy.oid for copy in copies if f"{copy.oid}" in of_table}:
+        counts[oid] = Counter()
         with suppress(ProtocolError):  # the gateway says so, and copies the table again
-            state = read_back(oid, records)
+            state = read_back(oid, of_table[f"{oid}"])
             for of in (*state.slices.values(), *state.keys.values()):
-                counts.update(of)
-        found += [
-            MovingTable(copy.subscription, f"{copy.schema}.{copy.table}", None, unsettled)
-            for copy in copies
-            if copy.oid == oid and (unsettled := counts[copy.subscription])
-        ]
-    return found
+                counts[oid].update(of)
+    return [
+        MovingTable(copy.subscription, f"{copy.schema}.{copy.table}", None, unsettled)
+        for copy in copies
+        if copy.oid in counts and (unsettled := counts[copy.oid][copy.subscription])
+    ]
 
 
 def _server_lsn(source: _Source | None, watermark: Watermark | None) -> Lsn | None:

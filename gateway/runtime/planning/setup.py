@@ -79,7 +79,7 @@ class Setup:
         topic_ids: Kafka's ID of each topic of a table or of markers.
         schemas: Fingerprint of all tables' schemas, which the registry has or had; empty if it
             refuses one.
-        progress: Progress of the slot in Kafka, if it was read on the way: for a first look.
+        progress: Watermark of the slot in Kafka, if it was read on the way: for a first look.
     """
 
     facts: ServerFacts
@@ -179,8 +179,10 @@ def _read_progress(settings: Settings, facts: ServerFacts) -> CommittedState | N
     topic, identity = settings.topics.progress, slot_identity(facts, settings)
     if not describe_topics(settings.kafka, [topic]):
         return None
-    # A gateway that was killed leaves its Kafka transaction open, until this one starts.
-    return read_progress(settings.kafka, topic, identity, settled=False)
+    # A gateway that was killed leaves its Kafka transaction open, until this one starts. The other
+    # records may be large, and this is kept as long as the setup.
+    found = read_progress(settings.kafka, topic, identity, settled=False)
+    return CommittedState(found.watermark, {})
 
 
 def _known_schemas(plan: Plan, watermark: Watermark | None, progress: CommittedState | None) -> str:
