@@ -89,11 +89,12 @@ def _drain(
     source.execute("INSERT INTO finish VALUES (2)")
     last = topics.visible([tool.topic("finish")])
     names = [tool.topic(table) for table in tables]
+    begun = time.monotonic()
     with running(tool):
         samples = list(_samples(topics, tool, names, last))
         peak = _peak_mib(tool)
     _check(topics, tool, tables, written)
-    return figures(samples, written, peak)
+    return figures(samples, written, peak, begun)
 
 
 def _samples(topics: Topics, tool: Tool, names: list[str], last: int) -> Iterator[Sample]:
@@ -110,11 +111,14 @@ def _samples(topics: Topics, tool: Tool, names: list[str], last: int) -> Iterato
         time.sleep(_POLL_S)
 
 
-def figures(samples: list[Sample], written: int, peak: int) -> dict[str, str]:
-    """Return rate and cost from the moment at which a tenth of `written` changes could be read."""
-    begun, end = samples[0], samples[-1]
-    total = end.visible - begun.visible
-    first = next(s for s in samples if s.visible - begun.visible >= _WARM * total)
+def figures(samples: list[Sample], written: int, peak: int, begun: float) -> dict[str, str]:
+    """Return rate and cost from the moment at which a tenth of `written` changes could be read.
+
+    `begun` is the moment at which the tool was started.
+    """
+    before, end = samples[0].visible, samples[-1]
+    total = end.visible - before
+    first = next(s for s in samples if s.visible - before >= _WARM * total)
     last = next(s for s in samples if s.visible == end.visible)
     share = (last.visible - first.visible) / total
     rows = written * share
@@ -122,7 +126,7 @@ def figures(samples: list[Sample], written: int, peak: int) -> dict[str, str]:
         "rows a second": f"{rows / (last.at - first.at):,.0f}",
         "CPU, us a row": f"{(last.cpu_s - first.cpu_s) / rows * 1e6:.0f}",
         "peak memory, MiB": f"{peak:,}",
-        "seconds from its start to the last row": f"{last.at - begun.at:.1f}",
+        "seconds from its start to the last row": f"{last.at - begun:.1f}",
     }
 
 

@@ -36,8 +36,10 @@ def latency(stage: Stage, name: str, make: MakeTool, rate: int) -> dict[str, str
         writer = _Writer(source, rate)
         writer.start()
         times = sorted(_times(stage, topics, tool.topic("event"), writer))
+    reached = len(times) / _SECONDS
     milliseconds = [1000 * times[int(len(times) * share)] for share in (0.5, 0.95, 0.99)]
     return {
+        "transactions a second": f"{reached:,.0f}",
         "median, ms": f"{milliseconds[0]:.0f}",
         "95th percentile, ms": f"{milliseconds[1]:.0f}",
         "99th percentile, ms": f"{milliseconds[2]:.0f}",

@@ -6,6 +6,7 @@ from collections import Counter
 
 from bench.compare.orders import events_of
 from bench.compare.records import Change, fold
+from bench.compare.scenarios.ddl import wrong_rows
 from bench.compare.scenarios.drain import Sample, figures
 
 
@@ -20,6 +21,16 @@ def test_rows_are_those_that_the_changes_leave_as_their_newest_columns() -> None
     ]
 
     assert fold(changes, ["id", "title"]) == {(2,): (2, "d")}
+
+
+def test_a_row_is_wrong_that_is_missing_gone_or_other_than_in_the_table() -> None:
+    rows = [(1, "a", 7), (2, "b", 7), (3, "c", 7)]
+    right = {(1,): (1, "a", 7), (2,): (2, "b", None), (3,): (3, "c", 7)}
+
+    assert wrong_rows(right, rows) == 0
+    assert wrong_rows({}, rows) == 3
+    assert wrong_rows({**right, (4,): (4, "d", 7)}, rows) == 1
+    assert wrong_rows({**right, (3,): (3, "c", 8)}, rows) == 1
 
 
 def test_an_event_is_a_key_with_its_version_and_a_delete_one_without() -> None:
@@ -50,11 +61,11 @@ def test_the_first_tenth_of_the_records_counts_for_nothing() -> None:
         Sample(at=25.0, visible=1050, cpu_s=9.9),
     ]
 
-    found = figures(samples, written=2000, peak=123)
+    found = figures(samples, written=2000, peak=123, begun=-4.0)
 
     assert found == {
         "rows a second": "200",  # 1,800 rows in 9 s
         "CPU, us a row": "2500",  # 4.5 s
         "peak memory, MiB": "123",
-        "seconds from its start to the last row": "19.0",
+        "seconds from its start to the last row": "23.0",
     }
