@@ -189,18 +189,21 @@ def describe_topics(
     refused: dict[str, FatalError] | None = None,
     await_restart: bool = True,
 ) -> dict[str, TopicDescription]:
-    """Return existing topics that have leaders, by name.
+    """Return existing topics, by name, once all their partitions have a leader.
+
+    A topic that is left out does not exist: whoever asks may conclude that nothing was written.
 
     Args:
         kafka: librdkafka properties of the user.
         names: Names of the topics.
-        timeout_s: Timeout of each of the (at most three) requests, in seconds.
+        timeout_s: Timeout of each of the (at most three) requests, in seconds, and of leaders.
         refused: Receives the errors of topics that may not be described, or whose settings may not
             be read, instead of raising them.
-        await_restart: Whether brokers that cannot be reached are tried until `timeout_s`.
+        await_restart: Whether brokers that cannot be reached, and partitions without a leader, are
+            waited for until `timeout_s`.
 
     Raises:
-        TransientError: Kafka does not answer in time.
+        TransientError: Kafka does not answer in time, or a partition has no leader until then.
         FatalError: not authorised.
     """
     if not names:
@@ -208,13 +211,15 @@ def describe_topics(
     connection_errors = ErrorCallback()
     properties = {**admin_properties(kafka), **_CREATE_NOTHING}
     admin = make_client(AdminClient, properties, connection_errors)
-    listed = _list_topics(admin, names, connection_errors, timeout_s, await_restart)
+    ask = _Metadata(admin, connection_errors, timeout_s, await_restart)
+    listed = ask.about(names)
     # One that may not be described is not listed, as if it did not exist: it is asked for by name.
     unlisted = [name for name in names if name not in listed]
     read_topics(kafka, unlisted, timeout_s=timeout_s, refused=refused, admin=admin)
-    found = [name for name in names if name in listed and _has_leaders(listed[name])]
+    found = [name for name in names if name in listed]
     if not found:
         return {}
+    listed |= ask.until_led([name for name in found if not _has_leaders(listed[name])])
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in found]
     futures = admin.describe_configs(resources, request_timeout=timeout_s)
     described: dict[str, TopicDescription] = {}
@@ -236,46 +241,70 @@ def describe_topics(
     return described
 
 
-def _list_topics(
-    admin: AdminClient,
-    names: Sequence[str],
-    connection_errors: ErrorCallback,
-    timeout_s: float,
-    await_restart: bool,
-) -> dict[str, TopicMetadata]:
-    """List topics, a few of them without asking for all topics of the cluster.
+class _Metadata:
+    """Metadata of topics, perhaps on first contact with a cluster: refused access raises at once.
 
-    It may be the first contact with the cluster; refused access is reported at once.
+    Args:
+        timeout_s: Timeout of all requests together, in seconds.
+        await_restart: See `describe_topics`.
     """
-    asked = names if len(names) <= _FEW_TOPICS else [None]
-    listed: dict[str, TopicMetadata] = {}
-    deadline = time.monotonic() + timeout_s
-    for name in asked:
-        found = _metadata_of(name, admin, connection_errors, deadline, await_restart)
-        listed |= found.topics
-    # Of one that was asked for by name and does not exist there is an error instead.
-    return {name: topic for name, topic in listed.items() if topic.partitions}
 
+    def __init__(
+        self,
+        admin: AdminClient,
+        connection_errors: ErrorCallback,
+        timeout_s: float,
+        await_restart: bool,
+    ) -> None:
+        self._admin = admin
+        self._connection_errors = connection_errors
+        self._deadline = time.monotonic() + timeout_s
+        self._await_restart = await_restart
 
-def _metadata_of(
-    name: str | None,
-    admin: AdminClient,
-    connection_errors: ErrorCallback,
-    deadline: float,
-    await_restart: bool,
-) -> ClusterMetadata:
-    while True:
-        left_s = max(deadline - time.monotonic(), _POLL_S)
-        try:
-            return admin.list_topics(name, timeout=min(left_s, PATIENCE_S))
-        except KafkaException as raised:
-            admin.poll(0)  # calls back with errors
-            error, reported = raised.args[0], connection_errors.last
-            refused = reported is not None and (not await_restart or is_refusal(reported))
-            if refused or time.monotonic() >= deadline:
-                raise classify_kafka_error(
-                    error, doing="listing topics", reported=reported
-                ) from None
+    def about(self, names: Sequence[str]) -> dict[str, TopicMetadata]:
+        """Return topics that exist, a few of them without asking for all topics of the cluster."""
+        asked = names if len(names) <= _FEW_TOPICS else [None]
+        listed: dict[str, TopicMetadata] = {}
+        for name in asked:
+            listed |= self._about(name).topics
+        # Of one that was asked for by name and does not exist there is an error instead.
+        return {name: topic for name, topic in listed.items() if topic.partitions}
+
+    def until_led(self, names: Sequence[str]) -> dict[str, TopicMetadata]:
+        """Ask again for topics of which a partition has no leader, until all have one.
+
+        Returns:
+            The topics; those that have been deleted meanwhile are left out.
+
+        Raises:
+            TransientError: one has none in time.
+        """
+        led: dict[str, TopicMetadata] = {}
+        while names:
+            if not self._await_restart or time.monotonic() >= self._deadline:
+                raise TransientError(
+                    f"topic {names[0]} has a partition without a leader",
+                    hint="the broker that has its records is away, starting, or has lost a disk",
+                )
+            time.sleep(_POLL_S)
+            found = self.about(names)
+            led |= {name: found[name] for name in names if name in found}
+            names = [name for name in led if not _has_leaders(led[name])]
+        return led
+
+    def _about(self, name: str | None) -> ClusterMetadata:
+        while True:
+            left_s = max(self._deadline - time.monotonic(), _POLL_S)
+            try:
+                return self._admin.list_topics(name, timeout=min(left_s, PATIENCE_S))
+            except KafkaException as raised:
+                self._admin.poll(0)  # calls back with errors
+                error, reported = raised.args[0], self._connection_errors.last
+                refused = reported is not None and (not self._await_restart or is_refusal(reported))
+                if refused or time.monotonic() >= self._deadline:
+                    raise classify_kafka_error(
+                        error, doing="listing topics", reported=reported
+                    ) from None
 
 
 def _wait_until_visible(
@@ -291,7 +320,7 @@ def _wait_until_visible(
             return made
         if time.monotonic() >= deadline:
             raise TransientError(
-                f"created topic {waiting[0]}, but it has no leader after {timeout_s:.0f} s"
+                f"created topic {waiting[0]}, but it is not there after {timeout_s:.0f} s"
             )
         time.sleep(_POLL_S)
 
@@ -306,7 +335,7 @@ def _new_topic(spec: TopicSpec) -> NewTopic:
 
 
 def _has_leaders(topic: TopicMetadata) -> bool:
-    return bool(topic.partitions) and all(p.leader >= 0 for p in topic.partitions.values())
+    return all(partition.leader >= 0 for partition in topic.partitions.values())
 
 
 def _check(

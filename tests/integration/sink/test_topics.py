@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
 
-from gateway.core.errors import FatalError
-from gateway.sink.clients.properties import consumer_properties
+from devkit.embedded.kafka import EmbeddedKafka
+from gateway.core.errors import FatalError, TransientError
+from gateway.sink.clients.properties import admin_properties, consumer_properties, make_client
 from gateway.sink.topics.log_bounds import LogBounds, read_log_bounds, read_partition_bounds
 from gateway.sink.topics.topics import (
     TopicSpec,
@@ -15,8 +19,11 @@ from gateway.sink.topics.topics import (
     progress_topic_spec,
 )
 from tests.support.gateway.sink_scene import Topics
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
+
+_ENDLESS_S = 600.0
 
 
 def test_missing_topics_are_made_and_existing_ones_are_described(topics: Topics) -> None:
@@ -83,3 +90,34 @@ def test_the_bounds_of_new_topics_are_known_although_their_leaders_do_not_serve_
     assert read_log_bounds(topics.kafka, dict.fromkeys(names, 1)) == {
         name: (LogBounds(0, 0),) for name in names
     }
+
+
+def test_a_topic_without_a_leader_is_waited_for_and_not_taken_for_a_missing_one(
+    tmp_path: Path,
+) -> None:
+    disks = [tmp_path / "first", tmp_path / "second"]
+    specs = [TopicSpec(f"t{n}") for n in range(4)]
+    with EmbeddedKafka(config={"log.dirs": ",".join(map(str, disks))}) as broker:
+        kafka = broker.client_settings
+        ensure_topics(kafka, specs)
+        made = len(specs)
+        wait_until(lambda: len([*tmp_path.glob("*/t*-0")]) == made, _ENDLESS_S, "the logs")
+        lost = {place.name.removesuffix("-0") for place in disks[1].glob("t*-0")}
+        assert lost, "a broker spreads partitions over its disks"
+        disks[1].rename(tmp_path / "lost")
+        disks[1].touch()
+
+        admin = make_client(AdminClient, admin_properties(kafka))
+
+        def leaderless() -> bool:
+            listed = admin.list_topics(timeout=10).topics
+            return all(listed[name].partitions[0].leader < 0 for name in lost)
+
+        wait_until(leaderless, _ENDLESS_S, "the broker to notice")
+        with pytest.raises(TransientError, match="has a partition without a leader"):
+            describe_topics(kafka, sorted(lost), timeout_s=_ENDLESS_S, await_restart=False)
+        with pytest.raises(TransientError):  # a busy machine may take that long to answer
+            describe_topics(kafka, sorted(lost), timeout_s=1)
+
+        left = [spec.name for spec in specs if spec.name not in lost]
+        assert list(describe_topics(kafka, ["t9", *left], timeout_s=_ENDLESS_S)) == left
