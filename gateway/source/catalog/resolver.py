@@ -194,7 +194,10 @@ class DefinitionLookup:
             )
         found = read_tables(self._connection, oids)
         listed = {r.table_oid for publication in publications for r in publication.relations}
-        _check_all_found(listed, found)
+        followed = {r.table_oid for p in publications for r in p.relations if r.formula is not None}
+        read = self._subselects.tables | {oid: self._tables[oid] for oid in followed}
+        _check_all_found(listed | read.keys(), found)
+        _check_as_read(read, found)
         return found
 
     def _open_tables(self, clauses: Iterable[TableClause]) -> Iterator[tuple[TableClause, Table]]:
@@ -411,6 +414,23 @@ def _in_table_order(table: Table, columns: tuple[str, ...] | None) -> tuple[str,
     if columns is None:
         return None
     return tuple(column.name for column in table.columns if column.name in columns)
+
+
+def _check_as_read(read: Mapping[int, Table], found: Mapping[int, Table]) -> None:
+    """Refuse tables whose columns are others by now than a filter over other tables was read for.
+
+    Nothing but the gateway itself reads such a filter.
+    """
+    for oid, table in read.items():
+        before, after = (
+            [(c.name, c.attnum, c.type_oid, c.type_modifier) for c in each.columns]
+            for each in (table, found[oid])
+        )
+        if before != after:
+            raise TransientError(
+                f"{found[oid]} was altered while the catalog was read",
+                hint="the catalog is read again",
+            )
 
 
 def _check_all_found(oids: Iterable[int], found: Container[int]) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.core.errors import DefinitionError, FilterError
+from gateway.core.errors import DefinitionError, FilterError, TransientError
 from gateway.definitions.combine import make_plan
 from gateway.definitions.model import ALL_OPERATIONS, Plan
 from gateway.definitions.sql.parser import parse_definitions
 from gateway.routing.build.followed_tables import unfollowed
 from gateway.source.catalog.catalog import read_catalog
+from gateway.source.catalog.resolver import DefinitionLookup
 from tests.support.backends.servers import Connection, Database
 
 pytestmark = pytest.mark.postgres
@@ -80,3 +81,26 @@ def test_inner_tables_are_read_and_not_published_and_the_rest_is_refused_by_name
             with pytest.raises((DefinitionError, FilterError)) as found:
                 planned(connection, text)
             assert reason in str(found.value), publications
+
+
+@pytest.mark.parametrize(
+    "meanwhile",
+    [
+        "ALTER TABLE orders RENAME customer TO client",
+        "ALTER TABLE customers ALTER tenant TYPE bigint",
+        "DROP TABLE customers",
+    ],
+)
+def test_a_table_that_is_altered_while_the_catalog_is_read_has_it_read_again(
+    database: Database, meanwhile: str
+) -> None:
+    definitions = parse_definitions(f"CREATE PUBLICATION p FOR TABLE orders WHERE {IN}")
+    with database.connect() as connection:
+        connection.execute(TABLES.encode())
+        lookup = DefinitionLookup(connection, definitions, {})
+        with connection.transaction(force_rollback=True):
+            publications = [lookup.define(each) for each in definitions.publications]
+            assert lookup.tables(publications, ())
+        connection.execute(meanwhile.encode())
+        with pytest.raises(TransientError, match="while the catalog was read"):
+            lookup.tables(publications, ())
