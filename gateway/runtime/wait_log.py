@@ -1,20 +1,24 @@
-"""Log lines that name whom the gateway waits for: each once, and again at intervals."""
+"""Log lines that name what the gateway waits for: each once, and again at intervals."""
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from typing import Final
 
 from gateway.core.errors import GatewayError
+from gateway.definitions.model import Table
 from gateway.observe import event
 from gateway.source.session.blockers import Wait
 
-__all__ = ["WaitNotice"]
+__all__ = ["LockNotices", "WaitNotice"]
 
 _LOG: Final = logging.getLogger(__name__)
 _LOOK_S: Final = 2.0
 _SAY_S: Final = 10.0
+_LOCKED_S: Final = 60.0
+"""Interval of the lines about one table that stays locked."""
 
 
 class WaitNotice:
@@ -53,3 +57,23 @@ class WaitNotice:
             awaited=names or "the server does not say which",
             **({} if wait is None or wait.age_s is None else {"age_s": wait.age_s}),
         )
+
+
+class LockNotices:
+    """Log lines about tables that others have locked."""
+
+    def __init__(self) -> None:
+        self._logged: dict[int, float] = {}
+
+    def __call__(self, table: Table, error: GatewayError) -> None:
+        """Log that a table is locked, unless that was logged not long ago."""
+        now = time.monotonic()
+        if now - self._logged.get(table.oid, -_LOCKED_S) >= _LOCKED_S:
+            self._logged[table.oid] = now
+            event(
+                _LOG,
+                logging.WARNING,
+                "a table is locked: others are read until it is free",
+                relation=table,
+                error=error.message,
+            )

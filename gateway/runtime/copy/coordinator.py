@@ -116,6 +116,7 @@ class TableCopier:
                 for copy in filter(self._is_new, rows.copies):
                     # Slices and keys of before may even be of another key.
                     followed.following.moves[rows.table.oid].copy_again(copy.subscription)
+        self._note_sets()
         self._placing = False
         self._altered = False
         self.faults: dict[TableId, Fault] = {}
@@ -246,6 +247,13 @@ class TableCopier:
         followed = self._followed
         return followed is None or all(map(followed.is_ready, job.copies))
 
+    def _note_sets(self) -> None:
+        """Let the tables be read whose rows can be placed: another one would keep its thread."""
+        if self._sets is not None:
+            for job in self._jobs:
+                job.awaits_sets = not self._may_place(job)
+            self._workers.go_on()
+
     def _build(self, inner: InnerTable, chunk: Chunk, lsn: Lsn) -> Iterator[list[Record]]:
         """Build the sets of a table, in pieces without records."""
         assert self._followed is not None and self._sets is not None
@@ -254,6 +262,7 @@ class TableCopier:
             yield []
         with self._routes.by_oid.answering():
             self._followed.following.finish_table(inner.table.oid)
+        self._note_sets()
         self._sets.placed()
         event(
             _LOG,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from gateway.copy import ChunkedCopy, Front, Progress
+from gateway.copy import ChunkedCopy, Claim, Front, Progress
 from gateway.definitions.model import Plan, Table, TableCopy
 from gateway.definitions.tables.keys import key_of
 from gateway.routing.build.relation_routes import RelationRoutes
@@ -59,6 +59,9 @@ class CopyJob:
         part: The condition of the rows that are copied once more, of a table that stays ready;
             empty: the whole table is copied.
         front: The ranges that are being read.
+        unread: Ranges of it whose ends are known, and which their threads could not read.
+        awaits_sets: Whether sets are still to be built by which its rows are chosen; set by the
+            loop.
         workers: How many threads read it.
         begun: One of them has seen how large it is.
         rows: Read so far, in this run.
@@ -72,6 +75,8 @@ class CopyJob:
     source: ChunkSource
     copy: ChunkedCopy
     front: Front
+    unread: list[Claim] = field(default_factory=list)
+    awaits_sets: bool = False
     workers: int = 0
     begun: bool = False
     rows: int = 0

@@ -28,7 +28,12 @@ from gateway.pgtypes.catalog import TYPES
 from gateway.runtime.copy.first_snapshot import FirstSnapshot
 from gateway.runtime.copy.reader_loop import Connect, ReaderLoop
 from gateway.source.copy.chunk_reader import ChunkReader, ChunkSource
-from gateway.source.copy.errors import ConditionError, TableChanged, TableUnreadable
+from gateway.source.copy.errors import (
+    ConditionError,
+    TableChanged,
+    TableLocked,
+    TableUnreadable,
+)
 from gateway.subselects.moves.conditions import slice_condition
 from gateway.subselects.moves.reads import MoveChunk, MoveRequest
 
@@ -49,7 +54,7 @@ _LOOK_S: Final = 1.0
 """Least interval between snapshots that are taken only to forget changes."""
 _JOIN_S: Final = 5.0
 
-ReadError: TypeAlias = TableChanged | TableUnreadable | ConditionError
+ReadError: TypeAlias = TableChanged | TableLocked | TableUnreadable | ConditionError
 
 
 class ReadFailure(NamedTuple):
@@ -240,7 +245,7 @@ class MoveReaders:
                 return False
             try:
                 self._do(connect(), task)
-            except (ConditionError, TableChanged, TableUnreadable) as error:
+            except (ConditionError, TableChanged, TableLocked, TableUnreadable) as error:
                 assert isinstance(task, _Read)
                 self._give_up(task, error)
             task = None

@@ -6,6 +6,7 @@ which rows are asked for, and which go out.
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Iterator
 
 from gateway.copy import Snapshot
@@ -17,8 +18,10 @@ from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.routing.row.moved_rows import MovedRows
 from gateway.routing.row.transaction_state import TransactionState
 from gateway.runtime.copy.move_readers import MoveReaders, ReadFailure
+from gateway.runtime.wait_log import LockNotices
 from gateway.source.copy.chunk_reader import ChunkSource
-from gateway.subselects.moves.reads import MoveChunk
+from gateway.source.copy.errors import TableLocked
+from gateway.subselects.moves.reads import MoveChunk, MoveRequest
 
 __all__ = ["Moves"]
 
@@ -46,6 +49,10 @@ class Moves:
             for oid, rows in followed.outer.items()
         }
         self._newest: Snapshot | None = None
+        self._order = deque(self._tables)  # the one that is asked about next comes first
+        self._out: Counter[int] = Counter()
+        self._locked: set[int] = set()
+        self._note_lock = LockNotices()
         for moves in self._tables.values():
             moves.release_all()
 
@@ -61,11 +68,19 @@ class Moves:
         """Ask for what is unsettled, and forget changes that all answers to come see.
 
         Returns:
-            Questions that cannot be answered, because of their tables.
+            Questions that cannot be answered, because of their tables. Tables that are locked are
+            asked for again.
         """
-        failures = self._readers.pop_failures()
-        for source, request, _ in failures:
-            self._tables[source.table.oid].release(request)
+        failures = []
+        for failure in self._readers.pop_failures():
+            table = failure.source.table
+            self._out[table.oid] -= 1
+            self._tables[table.oid].release(failure.request)
+            if isinstance(failure.error, TableLocked):
+                self._locked.add(table.oid)
+                self._note_lock(table, failure.error)
+            else:
+                failures.append(failure)
         if not failures:
             self._ask()
         if any(moves.unseen for moves in self._tables.values()):
@@ -74,13 +89,24 @@ class Moves:
         return failures
 
     def _ask(self) -> None:
-        for oid, moves in self._tables.items():
-            while (
-                moves.has_reads
-                and self._readers.has_room
-                and (request := moves.request()) is not None
-            ):
+        """Ask about one table after the other, so that none takes all the room for itself."""
+        passed = 0
+        while self._readers.has_room and passed < len(self._order):
+            oid = self._order[0]
+            self._order.rotate(-1)
+            if (request := self._request(oid)) is None:
+                passed += 1
+            else:
+                passed = 0
+                self._out[oid] += 1
                 self._readers.ask(self._sources[oid], request)
+
+    def _request(self, oid: int) -> MoveRequest | None:
+        """Return what to ask about a table; one that was locked takes one thread at most."""
+        moves = self._tables[oid]
+        if not moves.has_reads or (oid in self._locked and self._out[oid]):
+            return None
+        return moves.request()
 
     def _forget(self) -> None:
         floors = self._readers.floors()
@@ -92,7 +118,12 @@ class Moves:
 
     def due(self, until: Lsn) -> tuple[ChunkSource, MoveChunk] | None:
         """Return an answer whose position has been reached; it is placed next."""
-        return self._readers.due(until)
+        due = self._readers.due(until)
+        if due is not None:
+            oid = due[0].table.oid
+            self._out[oid] -= 1
+            self._locked.discard(oid)
+        return due
 
     def place(
         self,

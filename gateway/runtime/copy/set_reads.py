@@ -1,8 +1,8 @@
 """Thread that reads the tables of sub-selects whose sets are not built yet.
 
 Each table is read once for all its sets, in one transaction whose rows wait in a spool; the next
-one is read when they are placed. The gate, and the place of what was read, are those of a copy
-(`gateway.copy`).
+one is read when they are placed, and one that somebody has locked after the others. The gate, and
+the place of what was read, are those of a copy (`gateway.copy`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from gateway.observe import event
 from gateway.routing.build.followed_tables import InnerTable
 from gateway.runtime.copy.first_snapshot import FirstSnapshot
 from gateway.runtime.copy.reader_loop import Connect, ReaderLoop
+from gateway.runtime.wait_log import LockNotices
 from gateway.source.copy.chunk_reader import ChunkReader, ChunkSource
-from gateway.source.copy.errors import TableChanged, TableGone, TableUnreadable
+from gateway.source.copy.errors import TableChanged, TableGone, TableLocked, TableUnreadable
 
 __all__ = ["SetReads"]
 
@@ -64,6 +65,7 @@ class SetReads:
         retry_s: float,
     ) -> None:
         self._tables = deque(tables)
+        self._note_lock = LockNotices()
         self._wake = wake
         self._retry_s = retry_s
         self._read: _Read | None = None
@@ -151,6 +153,10 @@ class SetReads:
             self.altered = True
             self._wake()
             return False
+        except TableLocked as error:
+            self._note_lock(inner.table, error)
+            self._tables.rotate(-1)
+            return True
         except TableUnreadable as error:
             self._tables.popleft()
             self.unreadable.append((inner, error.message))

@@ -1,8 +1,9 @@
 """Threads that read the chunks of tables; one lock guards what they share with the loop.
 
 A worker begins a table of its own while there is one that no other has begun; then it helps with a
-large one, for which the loop waits, and not the readers for the loop. A worker that loses its
-connection opens another and reads its range again; the stream is not affected.
+large one, for which the loop waits, and not the readers for the loop. A table that somebody has
+locked, or whose rows cannot be placed yet, keeps no worker: others are read first. A worker that
+loses its connection opens another and reads its range again; the stream is not affected.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ from gateway.runtime.copy.first_snapshot import FirstSnapshot
 from gateway.runtime.copy.jobs import CopyJob
 from gateway.runtime.copy.move_readers import MoveReaders
 from gateway.runtime.copy.reader_loop import Connect, ReaderLoop
+from gateway.runtime.wait_log import LockNotices
 from gateway.source.copy.chunk_reader import ChunkReader
 from gateway.source.copy.errors import (
     ConditionError,
     TableChanged,
     TableGone,
+    TableLocked,
     TableUnreadable,
 )
 
@@ -77,6 +80,7 @@ class CopyWorkers:
         self._placed = 0
         self._settings = settings
         self._queue = deque(jobs)
+        self._note_lock = LockNotices()
         self._due: deque[CopyJob] = deque()
         # The latest ones, for the loop may be held up: they see all that earlier ones see.
         self._snapshots: deque[Snapshot] = deque(maxlen=_SNAPSHOTS)
@@ -116,7 +120,7 @@ class CopyWorkers:
     def close(self) -> None:
         """Stop the threads, and wait until they have ended."""
         self._closed.set()
-        self._notify()
+        self.go_on()
         for thread in self._threads:
             thread.join(_JOIN_S)
         self.moves.close()
@@ -189,6 +193,11 @@ class CopyWorkers:
             raise self._failure
         return _drained(self._snapshots), _drained(self._given_up)
 
+    def go_on(self) -> None:
+        """Let threads look again at what is to be read."""
+        with self._turn:
+            self._turn.notify_all()
+
     def forget(self, snapshot: Snapshot) -> None:
         """Let copies forget the changes that all chunks still to be placed see.
 
@@ -235,6 +244,9 @@ class CopyWorkers:
                 if self._abandon(job, held):
                     self._given_up.append((job, error))
                     self.wake()
+            except TableLocked as error:
+                self._note_lock(job.table, error)
+                self._put_back(job, held)
             except TableGone as error:
                 if self._abandon(job, held):
                     event(_LOG, logging.ERROR, "table not copied", because=error.message)
@@ -258,8 +270,9 @@ class CopyWorkers:
         """Wait for a job to begin or to help with; None when none is left."""
         with self._turn:
             while not self._closed.is_set():
-                if self._queue:
-                    job = self._queue.popleft()
+                if (found := next((j for j in self._queue if not j.awaits_sets), None)) is not None:
+                    job = found
+                    self._queue.remove(job)
                 elif shared := [job for job in self._jobs if self._is_shared(job)]:
                     job = min(shared, key=lambda job: job.workers)
                 elif all(job.begun or job.over for job in self._jobs):
@@ -270,6 +283,16 @@ class CopyWorkers:
                 job.workers += 1
                 return job
         return None
+
+    def _put_back(self, job: CopyJob, held: list[Claim]) -> None:
+        """Leave a job to whoever has read the others first."""
+        with self._turn:
+            job.unread += held
+            held.clear()
+            job.workers -= 1
+            if job not in self._queue:
+                self._queue.append(job)
+            self._turn.notify_all()
 
     def _is_shared(self, job: CopyJob) -> bool:
         if not (job.begun and job.is_ranged and job.front.has_more):
@@ -360,6 +383,8 @@ class CopyWorkers:
 
     def _claim(self, job: CopyJob) -> Claim | None:
         """Claim a range: one at a time while the loop is busy, otherwise several in parallel."""
+        if job.unread:
+            return job.unread.pop(0)
         front = job.front
         is_read = front.outstanding - front.waiting
         if front.outstanding > _AHEAD or (is_read and front.waiting):
@@ -373,7 +398,10 @@ class CopyWorkers:
         """
         with self._turn:
             is_ended = job.front.is_closed
-            job.front.abandon(*held)
+            job.front.abandon()
+            for claim in (*job.unread, *held):
+                job.front.abandon(claim)
+            job.unread.clear()
             held.clear()
             self._turn.notify_all()
             if is_ended:
@@ -387,10 +415,6 @@ class CopyWorkers:
         if self._settings.rows_per_second:
             most = min(most, self._settings.rows_per_second)
         return max(1, min(rows, most))
-
-    def _notify(self) -> None:
-        with self._turn:
-            self._turn.notify_all()
 
     def wake(self) -> None:
         """Let `fileno` be readable; of any thread."""

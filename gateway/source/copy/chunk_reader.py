@@ -126,7 +126,8 @@ class ChunkReader(Closing):
         on_wait: See `gateway.source.session.connection.connect`.
         spool_directory: Directory for rows without a key; None for the system's temporary
             directory.
-        lock_timeout_s: Longest wait for a table that another session has locked.
+        lock_timeout_s: Longest wait for a table that another session has locked; other tables are
+            read then.
         silence_s: Seconds of silence after which the server is asked over another connection
             whether it is still at work.
 
@@ -146,7 +147,7 @@ class ChunkReader(Closing):
         slot: str = "",
         on_wait: OnWait = keep_waiting,
         spool_directory: Path | None = None,
-        lock_timeout_s: float = 60.0,
+        lock_timeout_s: float = 5.0,
         silence_s: float = DEFAULT_SILENCE_S,
     ) -> None:
         self._dsn = dsn
@@ -212,8 +213,9 @@ class ChunkReader(Closing):
             ConditionError: the server cannot evaluate the condition of `source`, or a filter by
                 which it is narrowed.
             TableChanged: its columns are not those that `source` knows, or it is gone.
-            TransientError: the connection is gone, the table stayed locked, or it was rewritten or
-                truncated meanwhile.
+            TableLocked: it stayed locked.
+            TransientError: the connection is gone, or the table was rewritten or truncated
+                meanwhile.
             FatalError: no right to read the table, or row security.
         """
         table = source.table
@@ -255,7 +257,7 @@ class ChunkReader(Closing):
         """Return `request` with the last key of the next `limit` rows, None where none are left.
 
         Raises:
-            ConditionError, TableAltered, TableGone, TransientError, FatalError: see `read`.
+            ConditionError, TableChanged, TableLocked, TransientError, FatalError: see `read`.
         """
         try:
             self._end_transaction()

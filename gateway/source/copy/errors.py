@@ -16,6 +16,7 @@ __all__ = [
     "ConditionError",
     "TableChanged",
     "TableGone",
+    "TableLocked",
     "TableUnreadable",
     "check_shape",
     "copy_error",
@@ -35,6 +36,10 @@ _OF_TABLES: Final = {
 
 class TableChanged(TransientError):
     """The table is no longer as the plan has it: a new plan is needed."""
+
+
+class TableLocked(TransientError):
+    """Another session has locked the table for longer than a read waits; the connection is good."""
 
 
 class ConditionError(TransientError):
@@ -118,6 +123,8 @@ def copy_error(
             f"{doing}: {shown} (SQLSTATE {error.sqlstate})", hint=_OF_TABLES[error.sqlstate]
         )
     found = classify_server_error(error.sqlstate, shown, doing=doing)
+    if error.sqlstate == "55P03":
+        return TableLocked(found.message, hint=found.hint)
     if isinstance(found, FatalError):
         return TableUnreadable(found.message, hint=found.hint)
     return found

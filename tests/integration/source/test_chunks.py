@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from gateway.copy import Chunk, ChunkRequest, Key, row_of
-from gateway.core.errors import FatalError, TransientError
+from gateway.core.errors import FatalError
 from gateway.core.lsn import parse_lsn
 from gateway.source.catalog.tables import read_tables
 from gateway.source.copy.chunk_reader import (
@@ -20,6 +20,7 @@ from gateway.source.copy.chunk_reader import (
     TableChanged,
     TableGone,
 )
+from gateway.source.copy.errors import TableLocked
 from gateway.source.copy.key_columns import KnownTypes, key_columns
 from tests.support.backends.majors import alternating
 from tests.support.backends.servers import Database
@@ -289,7 +290,7 @@ def test_a_locked_table_is_tried_again_later(database: Database) -> None:
         source = source_of(database, "t", "a", key=("a",))
         with locker.transaction():
             locker.execute("LOCK TABLE t")
-            with pytest.raises(TransientError, match="lock"):
+            with pytest.raises(TableLocked, match="lock"):
                 rows(reader, source)
         assert rows(reader, source) == [[b"1"]]
 

@@ -138,6 +138,57 @@ def test_nulls_truncates_and_kills_leave_the_tables_of_the_source(
     assert_kinds(s)
 
 
+BILLS = """
+CREATE TABLE bills (id int PRIMARY KEY, customer int);
+ALTER TABLE bills REPLICA IDENTITY FULL;
+INSERT INTO bills SELECT n, n FROM generate_series(1, 20) AS n;
+"""
+FEW = "amount IN (SELECT id FROM cities WHERE country = 'FR')"
+
+
+def test_a_locked_table_keeps_no_other_from_moving(scene: MakeScene, database: Database) -> None:
+    def bills() -> bool:
+        wanted = s.source_rows(f"SELECT * FROM bills WHERE {TENANT}")
+        return s.rebuilt("bills", f"{s.slot}_bills") == wanted
+
+    with database.connect() as connection, database.connect() as owner:
+        connection.execute((TABLES + BILLS).encode())
+        s = scene(
+            f"CREATE PUBLICATION p FOR TABLE orders WHERE ({TENANT});"
+            f"CREATE PUBLICATION q FOR TABLE orders WHERE ({FEW});"
+            f"CREATE PUBLICATION r FOR TABLE bills WHERE ({TENANT});"
+            "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+            "CREATE SUBSCRIPTION {s}_few CONNECTION '' PUBLICATION q;"
+            "CREATE SUBSCRIPTION {s}_bills CONNECTION '' PUBLICATION r;"
+        )
+        gateway = s.project.start()
+        gateway.wait_until_copied(60)
+        connection.execute("UPDATE customers SET tenant = 1 WHERE id = 2")
+        wait_until(bills, 60, "rows to move: no older transaction is waited for from then on")
+        with owner.transaction():
+            owner.execute("LOCK TABLE orders")
+            # Two questions about orders, by each of its columns, and as many threads.
+            connection.execute(
+                "UPDATE customers SET tenant = 1 WHERE id IN (3, 4);"
+                "UPDATE cities SET country = 'FR' WHERE id > 1"
+            )
+            connection.execute("UPDATE customers SET tenant = 1 WHERE id = 5")
+            wait_until(bills, 60, "bills to move while orders are locked")
+            shown = s.cli("status").out
+            assert "public.orders: ready, rows move" in shown, shown
+            assert f"pid {owner.info.backend_pid}" in shown, shown
+        gateway.wait_until_copied(60)
+        wait_until(
+            lambda: s.rebuilt("orders") == s.source_rows(f"SELECT * FROM orders WHERE {TENANT}"),
+            60,
+            "orders to move",
+        )
+        assert gateway.terminate() == 0, gateway.log()
+        s.run_to(current_lsn(connection))
+    few = s.source_rows(f"SELECT * FROM orders WHERE {FEW}")
+    assert s.rebuilt("orders", f"{s.slot}_few") == few
+
+
 OTHERS = "customer IN (SELECT id FROM customers WHERE tenant IN (3, 4))"
 
 

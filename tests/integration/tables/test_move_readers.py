@@ -1,8 +1,9 @@
-"""Rows of slices and of keys, read beside a stream that goes on."""
+"""Rows of slices, of keys and of sets, read beside a stream that goes on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -10,10 +11,13 @@ import pytest
 from gateway.config import CopyTable
 from gateway.copy import ChunkRequest, CopiedRow, Snapshot, row_of
 from gateway.core.lsn import Lsn, parse_lsn
+from gateway.routing.build.followed_tables import InnerTable
 from gateway.runtime.copy.move_readers import MoveReaders
+from gateway.runtime.copy.set_reads import SetReads
 from gateway.source.catalog.tables import read_tables
 from gateway.source.copy.chunk_reader import ChunkReader, ChunkSource
 from gateway.subselects.moves.reads import MoveChunk, MoveRequest
+from gateway.subselects.views import TableViews
 from tests.support.backends.majors import alternating
 from tests.support.backends.servers import Connection, Database
 from tests.support.gateway.scene import TIMEOUT_S, current_lsn, value_of
@@ -183,3 +187,39 @@ def test_a_condition_of_slices_is_not_looked_at_as_one_that_somebody_gives(
         source = replace(source_of(connection, "orders"), slices="n = 2")
         found = reader.read(source, ChunkRequest(True, None, ()), 10)
         assert ids(list(found.rows)) == [b"5", b"6", b"7"]
+
+
+def test_a_locked_table_of_sub_selects_is_read_after_the_others(database: Database) -> None:
+    with database.connect() as connection, database.connect() as owner:
+        connection.execute(
+            "CREATE TABLE a (id int); CREATE TABLE b (id int); CREATE TABLE c (id int)"
+        )
+        tables = [
+            read_tables(connection, [oid])[oid]
+            for oid in (value_of(connection, "SELECT %s::regclass::oid", name) for name in "abc")
+        ]
+        reads = SetReads(
+            [InnerTable(each, ("id",), (), TableViews(each, ("id",), ())) for each in tables],
+            open_reader=lambda on_wait: ChunkReader(
+                database.dsn, slot="sets", on_wait=on_wait, lock_timeout_s=0.1
+            ),
+            wake=lambda: None,
+            retry_s=0.01,
+        )
+
+        def await_read(name: str) -> None:
+            def is_due() -> bool:
+                due = reads.due(END)
+                return due is not None and due[0].table.name == name
+
+            wait_until(is_due, TIMEOUT_S, f"the rows of {name}")
+
+        reads.start()
+        with closing(reads):
+            await_read("a")
+            with owner.transaction():
+                owner.execute("LOCK TABLE b")
+                reads.placed()
+                await_read("c")
+            reads.placed()
+            await_read("b")

@@ -45,7 +45,8 @@ from gateway.runtime.copy.coordinator import TableCopier
 from gateway.runtime.copy.jobs import CopyReport, CopyStanding
 from gateway.runtime.loop.pipeline import Outcome, Pipeline
 from gateway.runtime.loop.receiver import Receiver
-from gateway.source.copy.chunk_reader import ChunkReader, ChunkSource, ConditionError, TableChanged
+from gateway.source.copy.chunk_reader import ChunkReader, ChunkSource
+from gateway.source.copy.errors import ConditionError, TableChanged, TableLocked
 from gateway.transactions import Assembler
 from tests.support.gateway.fakes import FakeSink
 from tests.support.gateway.process import Read
@@ -186,10 +187,13 @@ class Reader:
     def close(self) -> None:
         pass
 
+    def _fail_now_and_then(self) -> None:
+        if self._random.random() < 0.1:
+            raise self._random.choice((TransientError, TableLocked))("not now")
+
     def border(self, source: ChunkSource, request: ChunkRequest, limit: int) -> ChunkRequest:
         with self._lock:
-            if self._random.random() < 0.05:
-                raise TransientError("the connection is gone")
+            self._fail_now_and_then()
             _, state = self._server.snapshot()
         after = -1 if request.after is None else int(request.after[0])
         ranged = sorted(key for key in state if key > after)[:limit]
@@ -197,8 +201,7 @@ class Reader:
 
     def read(self, source: ChunkSource, request: ChunkRequest, limit: int) -> Chunk:
         with self._lock:
-            if self._random.random() < 0.05:
-                raise TransientError("the connection is gone")
+            self._fail_now_and_then()
             snapshot, state = self._server.snapshot()
             again = {int(key[0]) for key in request.again}
             after = -1 if request.after is None else int(request.after[0])

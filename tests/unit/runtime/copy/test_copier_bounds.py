@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
+from operator import is_
 from threading import Event
 from typing import ClassVar, cast
 
@@ -16,13 +18,15 @@ from gateway.copy import Chunk, ChunkRequest, Snapshot
 from gateway.core.descriptors import wait_readable
 from gateway.core.lsn import Lsn
 from gateway.definitions.changes import copy_states
-from gateway.definitions.model import FilterClause, Plan, SubscriptionDefinition, TableCopy
+from gateway.definitions.model import FilterClause, Plan, SubscriptionDefinition, Table, TableCopy
 from gateway.observe import Counters
 from gateway.routing import RoutingSettings
 from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.runtime.copy.coordinator import TableCopier
+from gateway.runtime.copy.workers import CopyWorkers
 from gateway.source.copy.chunk_reader import ChunkReader, ChunkSource
-from tests.support.gateway.routing_scene import NoCatalog, Schemas, publish
+from gateway.source.copy.errors import TableLocked
+from tests.support.gateway.routing_scene import NoCatalog, Schemas, publish, table
 from tests.support.run.waiting import wait_until
 from tests.unit.runtime.copy.test_coordinator import OID, TABLE, Reader
 
@@ -32,21 +36,28 @@ def copier_of(
     reader: Callable[[], Reader],
     schemas: Schemas | None = None,
     settings: CopyTable | None = None,
+    tables: Sequence[Table] = (TABLE,),
 ) -> TableCopier:
-    """Of one table, for a subscription with each of these filters."""
-    filters = {f"s{number}": condition for number, condition in enumerate(conditions)}
+    """Of some tables, for a subscription with each of these filters."""
+    filters = [
+        (f"s{number}", table.oid, condition)
+        for number, condition in enumerate(conditions)
+        for table in tables
+    ]
+    names = sorted({name for name, _, _ in filters})
     columns = tuple(c.name for c in TABLE.columns)
     plan = Plan(
-        {OID: TABLE},
-        tuple(SubscriptionDefinition(name, ("p",)) for name in filters),
-        tuple(publish(name, condition, relation=OID) for name, condition in filters.items()),
+        {table.oid: table for table in tables},
+        tuple(SubscriptionDefinition(name, ("p",)) for name in names),
+        tuple(publish(name, condition, relation=oid) for name, oid, condition in filters),
         tuple(
-            TableCopy(name, OID, (FilterClause("p", OID, condition),), columns)
-            for name, condition in filters.items()
+            TableCopy(name, oid, (FilterClause("p", oid, condition),), columns)
+            for name, oid, condition in filters
         ),
         (),
     )
-    routing = RoutingSettings("gw", "db", "1", {f"{name}.public.t": 1 for name in filters})
+    topics = {f"{name}.public.{table.name}": 1 for name in names for table in tables}
+    routing = RoutingSettings("gw", "db", "1", topics)
     return TableCopier(
         plan,
         copy_states(plan, (), reconcile=True),
@@ -156,3 +167,57 @@ def test_ranges_of_one_table_are_read_at_once_and_placed_one_after_the_other() -
 
     assert Together.met.is_set()
     assert [schemas.decode(key)["a"] for key in keys] == list(range(4_000))
+
+
+OTHER = table(OID + 1, "u", TABLE.columns)
+
+
+class Locked(Large):
+    """Is kept from the first table until the other one has been read to its end."""
+
+    free = Event()
+
+    def read(self, source: ChunkSource, request: ChunkRequest, limit: int) -> Chunk:
+        if source.table.oid == OID and not self.free.is_set():
+            raise TableLocked("somebody has locked it")
+        chunk = super().read(source, request, limit)
+        if chunk.end:
+            self.free.set()
+        return chunk
+
+
+def test_a_locked_table_is_read_after_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    settings = CopyTable(parallel=1)
+    copier = copier_of(["(b = 0)"], Locked, settings=settings, tables=(TABLE, OTHER))
+    topics: list[str] = []
+    with copier:
+        while copier.unfinished:
+            wait_readable([copier.fileno()], 1.0 if copier.awaited() is None else 0.0)
+            while (placement := copier.place(Lsn(1), Lsn(1_000), 300)) is not None:
+                records = chain.from_iterable(placement.records)
+                topics += [topic for topic, _, key, _, _ in records if key]
+
+    assert list(dict.fromkeys(topics)) == ["s0.public.u", "s0.public.t"]
+    assert topics.count("s0.public.u") == topics.count("s0.public.t") == 80
+    assert "a table is locked: others are read until it is free" in caplog.text
+
+
+def test_a_table_whose_sets_are_not_built_keeps_no_thread() -> None:
+    copier = copier_of(["(b = 0)"], Large, tables=(TABLE, OTHER))
+    jobs = list(copier._jobs)
+    jobs[0].awaits_sets = True
+    workers = CopyWorkers(
+        jobs,
+        CopyTable(parallel=1),
+        open_reader=lambda _: cast(ChunkReader, Large()),
+        retry_s=0.01,
+    )
+    workers.start()
+    try:
+        for job in (jobs[1], jobs[0]):
+            wait_until(partial(workers.due, Lsn(1_000), partial(is_, job)), 20, "a chunk of it")
+            workers.end(job)
+            jobs[0].awaits_sets = False
+            workers.go_on()
+    finally:
+        workers.close()
