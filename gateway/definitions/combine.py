@@ -41,7 +41,7 @@ from gateway.definitions.model import (
     TableCopy,
     TableId,
 )
-from gateway.definitions.moving import inner_oids, why_not_followed
+from gateway.definitions.moving import inner_oids, moving_leaves, why_not_followed
 from gateway.definitions.receiving import (
     copy_of,
     copying_publications,
@@ -165,12 +165,14 @@ def make_plan(
                 empty_roots[table.oid] |= entry.operations
     publishes, reduced = without_identity(members, definitions, publishes)
     read = sorted({oid for copy in copies for oid in inner_oids(copy.filters)})
+    by_themselves = sorted({*read, *moving_leaves(copies, catalog.tables)})
     server_publications = plan_server_publications(
         members.tables,
-        [*publishes, *(Publish("", oid, oid, ALL_OPERATIONS, {}, None) for oid in read)],
+        [*publishes, *(Publish("", oid, oid, ALL_OPERATIONS, {}, None) for oid in by_themselves)],
         empty_roots,
         wholes=_wholes(members, definitions),
-        detachable=_detachable(members, definitions, publishes),
+        detachable=_detachable(members, definitions, publishes)
+        | {oid for oid in read if members.tables[oid].ancestors},
         alterable=alterable_relations(definitions, publishes),
         prefix=prefix,
     )

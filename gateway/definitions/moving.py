@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from gateway.core.formula import AnyOf, Formula, Plain
 from gateway.definitions.model import (
@@ -19,12 +19,15 @@ from gateway.definitions.model import (
 from gateway.definitions.sql.expression import column_names
 from gateway.definitions.sql.formulas import inner_columns, own_columns, own_tests
 from gateway.definitions.tables.keys import key_of
+from gateway.pgoutput.messages import ReplicaIdentity
 
 __all__ = [
     "formula_of",
     "formulas_of",
     "inner_oids",
+    "moving_leaves",
     "read_columns",
+    "unlogged",
     "why_not_followed",
 ]
 
@@ -52,6 +55,21 @@ def inner_oids(clauses: Iterable[FilterClause]) -> set[int]:
     return {oid for clause in clauses for oid in inner_columns(clause.formula)}
 
 
+def moving_leaves(copies: Iterable[TableCopy], tables: Mapping[int, Table]) -> set[int]:
+    """Return the leaves of partitioned tables whose filters read other tables.
+
+    They are read by themselves: each announces its own replica identity, which has to have the
+    columns that decide.
+    """
+    return {
+        leaf
+        for copy in copies
+        if formula_of(copy.filters) is not None
+        for leaf in tables[copy.target_oid].leaves
+        if leaf in tables
+    }
+
+
 def read_columns(clause: FilterClause) -> frozenset[str]:
     """Return the columns of its own table that a clause reads."""
     return column_names(clause.text) if clause.formula is None else own_columns(clause.formula)
@@ -74,6 +92,15 @@ def _generated(
         if found is not None:
             return found
     return None
+
+
+def unlogged(
+    replica_identity: ReplicaIdentity, identity: Collection[str], needed: Collection[str]
+) -> str | None:
+    """Return a column that is needed of old rows and not logged of them, or None."""
+    if replica_identity is ReplicaIdentity.FULL:
+        return None
+    return min(set(needed).difference(identity), default=None)
 
 
 def why_not_followed(
@@ -99,10 +126,12 @@ def why_not_followed(
         return "it is not followed with origin = none: nobody knows the origin of a row that enters"
     if subscription.binary:
         return "it is not followed with binary = true"
-    for oid in (table.oid, *sorted(inner_oids(copy.filters))):
-        each = tables[oid]
-        if each.kind == "p" or each.ancestors:
-            return f"{each} is partitioned, or a partition, which is not followed"
+    for oid in sorted(inner_oids(copy.filters)):
+        if tables[oid].kind == "p":
+            return (
+                f"{tables[oid]} is partitioned, and the stream says nothing of the rows that "
+                "ATTACH and DETACH bring and take: name its partitions, each in a sub-select"
+            )
     for clause in copy.filters:
         if (name := _generated(clause.formula, table, tables)) is not None:
             return f"it reads {name}, which is a generated column"
@@ -115,13 +144,16 @@ def why_not_followed(
     key = key_of(table, copy.columns)
     if not key:
         return "its key is not published, and rows that enter or leave are named by their keys"
+    decides = {name for clause in copy.filters for name in read_columns(clause)}
+    for leaf in (tables[oid] for oid in sorted(table.leaves) if oid in tables):
+        if missing := unlogged(leaf.replica_identity, leaf.identity, {*decides, *key}):
+            return f"column {missing} is not part of the replica identity of partition {leaf}"
     for clause in copy.filters:
         for oid, names in inner_columns(clause.formula).items():
             for name in sorted(names):
                 if any(mask.endswith(f".{tables[oid]}.{name}") for mask in masks):
                     return f"column {name} of {tables[oid]} is masked, and sets have its values"
     masked = {name for name, _ in copy.masks}
-    decides = {name for clause in copy.filters for name in read_columns(clause)}
     if hidden := sorted(masked & (decides | set(key))):
         return f"column {hidden[0]} is masked, and the filter or the key has it"
     return None

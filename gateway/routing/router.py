@@ -407,7 +407,8 @@ class Router:
                 done.add(target.topic)
                 route.truncate(lsn, tx, target, out)
             for moving in self._routes.by_oid[oid].moving:
-                moving.truncate(tx)
+                if self._routes.is_whole(moving.table_oid, oid, named):
+                    moving.truncate(tx)
 
     def _message_record(
         self,

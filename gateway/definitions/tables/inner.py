@@ -19,7 +19,9 @@ __all__ = ["describe_inner", "why_other"]
 def describe_inner(table: Table, names: Collection[str]) -> str:
     """Return a description of the columns `names` of a table, for `why_other`."""
     columns = [replace(column, missing=None) for column in table.columns if column.name in names]
-    description = [stored_columns(map(astuple, columns)), write_shape(table.shape)]
+    description: list[object] = [stored_columns(map(astuple, columns)), write_shape(table.shape)]
+    if table.ancestors:
+        description.append(list(table.ancestors))
     return json.dumps(description, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -29,11 +31,13 @@ def why_other(text: str, table: Table, names: Collection[str]) -> str | None:
     `text` is what Kafka has, whoever has written it.
     """
     try:
-        columns, shape = json.loads(text)
+        columns, shape, *above = json.loads(text)
         before, shape_before = [read_column(values) for values in columns], read_shape(shape)
         types = {column.name: (column.attnum, column.type_oid) for column in before}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return "the description of its table does not read"
+    if above != ([[*table.ancestors]] if table.ancestors else []):
+        return f"{table} was attached to a partitioned table or detached"
     for column in table.columns:
         if column.name in names and types.get(column.name) != (column.attnum, column.type_oid):
             return f"column {column.name} of {table} is another one, or has another type"

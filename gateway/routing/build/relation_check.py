@@ -11,6 +11,8 @@ from dataclasses import replace
 
 from gateway.definitions.masks import reused_name
 from gateway.definitions.model import IDENTIFYING, Operation, Publish, Table
+from gateway.definitions.moving import unlogged
+from gateway.definitions.tables.keys import key_of
 from gateway.pgoutput.messages import Relation, ReplicaIdentity
 from gateway.routing.build.publication_history import Publishes
 from gateway.routing.row.filters import Filters
@@ -58,7 +60,7 @@ def mismatch_of(
     """Return why `publish` cannot receive the rows of `relation`, or None.
 
     Columns that the replica identity already lacked in the plan are not missed. The identity of a
-    partition that is published as an ancestor is not checked.
+    partition that is published as an ancestor is not checked, unless the filter reads other tables.
 
     Args:
         publish: One of the relation's publishes.
@@ -92,6 +94,11 @@ def mismatch_of(
         identified = operation in publish.operations and operation in IDENTIFYING
         if identified and direct and not full and not identity.issuperset(read & had):
             return "a column of its row filter is not in its replica identity any more"
+        if identified and not direct and any(clause.formula for clause in clauses):
+            key = key_of(planned, publish.columns or [column.name for column in planned.columns])
+            missing = unlogged(relation.replica_identity, identity, {*read, *(key or ())})
+            if missing is not None:
+                return f"column {missing} is not part of the replica identity of a partition"
     return None
 
 

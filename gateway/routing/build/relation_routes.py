@@ -342,11 +342,14 @@ class RelationRoutes:
             return []
         result = []
         for route in self.by_oid[oid].projection_routes:
-            target = self.projections.tables[route.target_oid]
-            if target.oid == oid or named.issuperset(target.leaves):
+            if self.is_whole(route.target_oid, oid, named):
                 targets = route.targets if route.encoder.envelope.truncates else ()
                 result += [(route, t) for t in targets if Operation.TRUNCATE in t.operations]
         return result
+
+    def is_whole(self, target_oid: int, oid: int, named: Collection[int]) -> bool:
+        """Whether a TRUNCATE of `oid` that names `named` leaves no row of a published table."""
+        return target_oid == oid or set(self.projections.tables[target_oid].leaves) <= {*named}
 
     def copy_route(self, copies: Sequence[TableCopy], key: Sequence[str]) -> CopyRoute:
         """Prepare the copy of one table for the subscriptions of `copies`; `key` is its key."""

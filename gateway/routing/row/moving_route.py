@@ -67,7 +67,7 @@ class MovingRoute:
             None if it cannot.
 
     Attributes:
-        looked_up: As the argument.
+        table_oid, looked_up: As the arguments.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class MovingRoute:
         looked_up: Mapping[int, MovingTargets] | None = None,
     ) -> None:
         self._following = following
-        self._table_oid = table_oid
+        self.table_oid = table_oid
         self._targets = targets
         self._pick = pick
         self.looked_up = looked_up
@@ -93,10 +93,10 @@ class MovingRoute:
         Args:
             tx: State of the transaction; None for one that changes no set and has not begun.
         """
-        moves = self._following.moves[self._table_oid]
+        moves = self._following.moves[self.table_oid]
         if self.looked_up is None or moves.has_listed:
             return False
-        if tx is not None and not _followed(tx).outer(self._table_oid).is_calm:
+        if tx is not None and not _followed(tx).outer(self.table_oid).is_calm:
             return False
         revision = self._candidates.revision
         if revision != self._revision:
@@ -114,7 +114,7 @@ class MovingRoute:
             read: Reads them again.
             xid: Their transaction.
         """
-        moves, pick = self._following.moves[self._table_oid], self._pick
+        moves, pick = self._following.moves[self.table_oid], self._pick
 
         def make() -> list[Change]:
             return [_noted(moves, pick, change) for change in read()]
@@ -124,7 +124,7 @@ class MovingRoute:
     def insert(self, row: Row, lsn: int, tx: TransactionState, out: list[Record]) -> None:
         """Publish an INSERT to the targets that want the row."""
         followed = _followed(tx)
-        change = followed.outer(self._table_oid).insert(self._pick(row))
+        change = followed.outer(self.table_oid).insert(self._pick(row))
         self._publish(change, followed, None, False, row, lsn, tx, out)
 
     def update(
@@ -139,7 +139,7 @@ class MovingRoute:
         """Publish an UPDATE to each target, as whatever is right there."""
         followed = _followed(tx)
         before = None if old is None else self._pick(old)
-        change = followed.outer(self._table_oid).update(before, self._pick(new))
+        change = followed.outer(self.table_oid).update(before, self._pick(new))
         self._publish(change, followed, old, full, new, lsn, tx, out)
 
     def delete(
@@ -147,12 +147,12 @@ class MovingRoute:
     ) -> None:
         """Publish a DELETE to the targets that have the row, or may have it."""
         followed = _followed(tx)
-        change = followed.outer(self._table_oid).delete(self._pick(old))
+        change = followed.outer(self.table_oid).delete(self._pick(old))
         self._publish(change, followed, old, full, None, lsn, tx, out)
 
     def truncate(self, tx: TransactionState) -> None:
         """Note a TRUNCATE, whose records others publish."""
-        _followed(tx).outer(self._table_oid).truncate()
+        _followed(tx).outer(self.table_oid).truncate()
 
     def _publish(
         self,
@@ -167,7 +167,7 @@ class MovingRoute:
     ) -> None:
         names = set(change.must_judge)
         for view in change.views:
-            names |= self._following.candidates(self._table_oid, view, followed.changes)
+            names |= self._following.candidates(self.table_oid, view, followed.changes)
         made: dict[tuple[int, Sending], list[list[Draft]]] = {}
         for name in sorted(names):
             sending = change.judge(name).sending

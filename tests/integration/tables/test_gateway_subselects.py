@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.support.backends.majors import alternating
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import (
     Scene,
@@ -227,3 +228,91 @@ def test_reloads_and_ddl_of_the_inner_table_end_in_the_tables_of_the_source(
     assert s.rebuilt("orders") == s.source_rows(f"SELECT * FROM orders WHERE {OTHERS}")
     expected = s.source_rows(f"SELECT * FROM orders WHERE {TENANT}")
     assert s.rebuilt("orders", f"{s.slot}_q") == expected
+
+
+TREES = """
+CREATE TABLE customers (id int, tenant int, area text, PRIMARY KEY (id, area))
+    PARTITION BY LIST (area);
+CREATE TABLE eu PARTITION OF customers FOR VALUES IN ('eu');
+CREATE TABLE us PARTITION OF customers FOR VALUES IN ('us');
+ALTER TABLE eu REPLICA IDENTITY FULL;
+ALTER TABLE us REPLICA IDENTITY FULL;
+CREATE TABLE orders (id int PRIMARY KEY, customer int, amount int) PARTITION BY RANGE (id);
+CREATE TABLE low PARTITION OF orders FOR VALUES FROM (0) TO (100);
+CREATE TABLE high (amount int, gone text, customer int, id int NOT NULL);
+ALTER TABLE high DROP gone;
+ALTER TABLE orders ATTACH PARTITION high FOR VALUES FROM (100) TO (200);
+ALTER TABLE orders REPLICA IDENTITY FULL;
+ALTER TABLE low REPLICA IDENTITY FULL;
+ALTER TABLE high REPLICA IDENTITY FULL;
+INSERT INTO customers SELECT n, n % 3, CASE n % 2 WHEN 0 THEN 'eu' ELSE 'us' END
+    FROM generate_series(1, 20) AS n;
+INSERT INTO orders SELECT n, n % 25, n FROM generate_series(1, 199) AS n;
+"""
+UNDER_ROOT = "customer IN (SELECT id FROM eu WHERE tenant = 1) OR amount < 5"
+OF_LEAF = "customer NOT IN (SELECT id FROM us WHERE tenant = 1)"
+TREE_DEFINITIONS = (
+    f"CREATE PUBLICATION p FOR TABLE orders WHERE ({UNDER_ROOT}) WITH (publish_via_partition_root);"
+    f"CREATE PUBLICATION p_leaf FOR TABLE low WHERE ({OF_LEAF});"
+    "CREATE PUBLICATION p_all FOR TABLE customers WITH (publish_via_partition_root);"
+    "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+    "CREATE SUBSCRIPTION {s}_leaf CONNECTION '' PUBLICATION p_leaf;"
+    "CREATE SUBSCRIPTION {s}_all CONNECTION '' PUBLICATION p_all;"
+)
+STEPS = (
+    # Rows that move, and rows of both tables that go into another partition.
+    "UPDATE customers SET tenant = 1 WHERE id IN (2, 3, 5);"
+    "UPDATE customers SET area = 'us' WHERE id = 4; UPDATE customers SET area = 'eu' WHERE id = 7;"
+    "UPDATE orders SET id = 0 WHERE id = 150; DELETE FROM orders WHERE id % 11 = 0;"
+    "UPDATE orders SET customer = 4, amount = 1 WHERE id % 13 = 0",
+    # A partition that comes; one that goes, and is still a table of a sub-select.
+    "CREATE TABLE later PARTITION OF orders FOR VALUES FROM (200) TO (300);"
+    "ALTER TABLE later REPLICA IDENTITY FULL;"
+    "INSERT INTO orders VALUES (201, 2, 9), (202, 8, 9), (203, 20, 1);"
+    "ALTER TABLE customers DETACH PARTITION eu;"
+    "UPDATE eu SET tenant = 1 WHERE id = 8; UPDATE eu SET tenant = 2 WHERE id = 2;"
+    "UPDATE orders SET customer = 8 WHERE id = 201",
+    # TRUNCATE of a whole tree, and of the inner partition.
+    "TRUNCATE orders; TRUNCATE us; INSERT INTO us VALUES (1, 1, 'us');"
+    "INSERT INTO orders VALUES (1, 1, 3), (2, 8, 7), (150, 8, 1), (250, 9, 9)",
+)
+
+
+def assert_trees(s: Scene) -> None:
+    assert s.rebuilt("orders") == s.source_rows(f"SELECT * FROM orders WHERE {UNDER_ROOT}")
+    leaf = s.source_rows(f"SELECT * FROM low WHERE {OF_LEAF}")
+    assert s.rebuilt("low", f"{s.slot}_leaf") == leaf
+
+
+@alternating(__name__, 16, 18)
+def test_partitions_are_followed(scene: MakeScene, database: Database) -> None:
+    with database.connect() as connection:
+        connection.execute(TREES.encode())
+        s = scene(TREE_DEFINITIONS, definitions={"watch_interval_s": 0.2})
+        gateway = s.project.start()
+        gateway.wait_until_copied()
+        assert_trees(s)
+        for step in STEPS:
+            for statement in step.split(";"):
+                connection.execute(statement.encode())
+            gateway.wait_until_copied()
+        assert gateway.terminate() == 0, gateway.log()
+        s.run_to(current_lsn(connection))
+        assert_trees(s)
+        assert_exactly_once(s, ["orders"])
+        assert_exactly_once(s, ["low"], f"{s.slot}_leaf")
+
+        # Of its old rows the stream would have the key alone.
+        gateway = s.project.start()
+        gateway.wait_until_copied()
+        connection.execute("CREATE TABLE bare PARTITION OF orders FOR VALUES FROM (300) TO (400)")
+        connection.execute("INSERT INTO orders VALUES (301, 8, 9)")
+        connection.execute("UPDATE orders SET customer = 9 WHERE id = 301")
+        why = "column amount is not part of the replica identity of partition public.bare"
+        wait_until(lambda: why in s.cli("status").out, 60, "orders to be held")
+        connection.execute("ALTER TABLE bare REPLICA IDENTITY FULL")
+        wait_until(lambda: "held" not in s.cli("status").out, 60, "orders to be copied again")
+        gateway.wait_until_copied()
+        assert gateway.terminate() == 0, gateway.log()
+        s.run_to(current_lsn(connection))
+        assert_trees(s)
