@@ -23,7 +23,7 @@ from gateway.definitions.column_lists import (
     different_lists,
     disagreement,
 )
-from gateway.definitions.identity import find_identity_problems
+from gateway.definitions.identity import find_identity_problems, problems_text
 from gateway.definitions.masks import PlannedMasks
 from gateway.definitions.membership import Membership
 from gateway.definitions.model import (
@@ -143,8 +143,9 @@ def make_plan(
     if len(problems) == 1:
         raise problems[0]
     if problems:
-        listed = "\n".join(str(problem) for problem in problems)
-        raise DefinitionError(f"{len(problems)} problems in the definitions:\n{listed}")
+        raise DefinitionError(
+            f"{len(problems)} problems in the definitions:\n{problems_text(problems)}"
+        )
     publishes: list[Publish] = []
     copies: list[TableCopy] = []
     warnings: list[str] = []

@@ -13,7 +13,7 @@ from gateway.definitions.model import IDENTIFYING, Operation, Publication, Table
 from gateway.definitions.sql.expression import column_names
 from gateway.pgoutput.messages import ReplicaIdentity
 
-__all__ = ["find_identity_problems", "identity_gap"]
+__all__ = ["find_identity_problems", "identity_gap", "problems_text"]
 
 _VERBS = {Operation.UPDATE: "update", Operation.DELETE: "delete from"}
 _GERUNDS = {Operation.UPDATE: "updating", Operation.DELETE: "deleting from"}
@@ -101,6 +101,36 @@ def find_identity_problems(
         else:
             if gap is not None:
                 yield operation, _missing(members, relevant[0], table, operation, gap, text)
+
+
+def problems_text(problems: Sequence[DefinitionError]) -> str:
+    """Return the text of all problems, in their order.
+
+    Of an UPDATE and a DELETE that are ruled out at one place for one reason, both messages come
+    first, then the quotation and the hint once: those of the UPDATE, whose hint has the remedy.
+    """
+    texts: list[str] = []
+    last: DefinitionError | None = None
+    for problem in problems:
+        if last is not None and _repeats(problem, last):
+            message, _, rest = texts[-1].partition("\n")
+            second = problem.message.partition("\n")[0]
+            texts[-1] = f"{message}\n{second}\n{rest}"
+        else:
+            texts.append(str(problem))
+        last = problem
+    return "\n".join(texts)
+
+
+def _repeats(problem: DefinitionError, before: DefinitionError) -> bool:
+    """Whether quotation and hint say nothing that those of the problem before do not say."""
+    hint = problem.hint
+    return (
+        hint is not None
+        and (before.hint or "").startswith(hint)
+        and problem.position is not None
+        and (problem.text, problem.position) == (before.text, before.position)
+    )
 
 
 def _missing(
