@@ -13,12 +13,13 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from gateway.config import Settings, choose_group, each_group, load_settings
 from gateway.core.display import lines_shown
-from gateway.core.errors import FatalError, GatewayError, TransientError, UsageError
+from gateway.core.errors import ConfigError, FatalError, GatewayError, TransientError, UsageError
 from gateway.core.lsn import Lsn, parse_lsn
 from gateway.observe import LogFormat, event, set_up_logging
 
@@ -33,7 +34,11 @@ EXIT_GAVE_UP: Final = 75
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code."""
-    arguments = command_line().parse_args(argv)
+    parser = command_line()
+    given = sys.argv[1:] if argv is None else argv
+    if given and given[0].startswith("--") and given[0] not in ("--help", "--version"):
+        parser.error(f"options come after the command, as in: pgsluice check {given[0]} ...")
+    arguments = parser.parse_args(given)
     set_up_logging(verbose=arguments.verbose)
     command: Callable[[argparse.Namespace], int] = arguments.command
     try:
@@ -72,6 +77,20 @@ def _gateway(arguments: argparse.Namespace) -> Settings:
     return choose_group(_settings(arguments), arguments.group)
 
 
+def _require_spark() -> None:
+    """Check that the extra is installed, before modules of the job are imported.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if find_spec("pyspark") is None:
+        raise ConfigError(
+            "this command needs the Spark job's packages, and pyspark is not installed",
+            hint="install the extra: in a clone pip install '.[spark]', "
+            "of a wheel pip install './FILE.whl[spark]'",
+        )
+
+
 def _run(arguments: argparse.Namespace) -> int:
     from gateway.commands.run import run
 
@@ -79,6 +98,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _consume(arguments: argparse.Namespace) -> int:
+    _require_spark()
     from gateway.commands.consume import consume
 
     return consume(
@@ -89,6 +109,7 @@ def _consume(arguments: argparse.Namespace) -> int:
 
 
 def _tables(arguments: argparse.Namespace) -> int:
+    _require_spark()
     from gateway.commands.consume import show_tables
 
     return show_tables(
@@ -100,6 +121,7 @@ def _tables(arguments: argparse.Namespace) -> int:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
+    _require_spark()
     from gateway.commands.verify.command import verify
 
     return verify(

@@ -311,13 +311,20 @@ def _failure(error: KafkaError, topic: str = "") -> ReadError:
     if error.code() in _NO_TOPIC:
         return ReadError(
             f"{place}{error.str()}",
-            hint="is the name of the subscription right, and has the gateway started?",
+            hint=_NAME,
         )
     if error.code() in _PASSING:
-        return UnavailableError(f"{place}{error.str()}")
+        return UnavailableError(f"{place}{error.str()}", hint=_REASONS.get(error.code()))
     return ReadError(f"{place}{error.str()}")
 
 
+_NAME: Final = "is the name of the subscription right, and has the gateway started?"
+_REASONS: Final = {
+    KafkaError._ALL_BROKERS_DOWN: "are the brokers up, and the user and password right? the lines "
+    "of librdkafka on standard error say what has failed",
+    KafkaError._UNKNOWN_PARTITION: _NAME,
+}
+"""Questions that lead from an error that may pass to its cause, where it does not pass."""
 _NO_TOPIC: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 _PASSING: Final = (
     KafkaError._ALL_BROKERS_DOWN,

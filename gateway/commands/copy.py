@@ -24,6 +24,7 @@ from gateway.core.watermark import CopyRequest, CopyState, Watermark
 from gateway.definitions.changes import key_of_copy
 from gateway.definitions.model import Plan, TableCopy
 from gateway.definitions.requests import concerned, refusal
+from gateway.monitor.remedies import remedy_of
 from gateway.runtime.planning.plan import read_definitions, read_plan
 from gateway.runtime.planning.reload import LOOK_FOR_REQUESTS
 from gateway.runtime.planning.setup import slot_identity
@@ -146,7 +147,7 @@ def _chosen(
     """
     copies = {key_of_copy(plan, one): one for one in concerned(plan, request)}
     if not copies:
-        raise ConfigError(_why_not(plan, request))
+        raise _refused(plan, request)
     by_key = {(state.subscription, state.schema, state.table): state for state in states}
     requested: set[tuple[str, str, str]] = set()
     if request.cancel:
@@ -191,17 +192,20 @@ def _requested(plan: Plan, waiting: Sequence[CopyRequest]) -> set[tuple[str, str
     return found
 
 
-def _why_not(plan: Plan, request: CopyRequest) -> str:
+def _refused(plan: Plan, request: CopyRequest) -> ConfigError:
     name = f"{request.schema}.{request.table}"
     for held in plan.held:
         if (held.schema, held.table) == (request.schema, request.table) and (
             request.subscription in (None, held.subscription)
         ):
-            return f"table {name} cannot be published as it is: {held.reason}"
+            return ConfigError(
+                f"table {name} cannot be published as it is: {held.reason}",
+                hint=remedy_of(held.cause, held.reason, name),
+            )
     for schema, table, reason in plan.missing:
         if (schema, table) == (request.schema, request.table):
-            return f"table {name} does not exist: {reason}"
-    return f"subscription {request.subscription} does not copy table {name}"
+            return ConfigError(f"table {name} does not exist: {reason}")
+    return ConfigError(f"subscription {request.subscription} does not copy table {name}")
 
 
 def _check_where(plan: Plan, copy: TableCopy, where: str, connection: psycopg.Connection) -> None:

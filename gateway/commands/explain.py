@@ -209,7 +209,10 @@ def _key_of(table: Table, text: str) -> dict[str, str]:
     for part in text.split(","):
         pair = _PAIR.match(part)
         if pair is None or pair[1] not in known:
-            raise UsageError(f"{part.strip()!r} does not name a column of {table} and its value")
+            raise UsageError(
+                f"{part.strip()!r} does not name a column of {table} and its value",
+                hint="its columns are " + ", ".join(sorted(known)),
+            )
         key[pair[1]] = pair[2]
     return key
 

@@ -27,7 +27,7 @@ __all__ = ["RebuiltTables"]
 
 _POLL_S: Final = 0.2
 _TELL_S: Final = 5.0
-"""Seconds between two log lines while the tables are awaited."""
+"""Seconds until the first log line while the tables are awaited; doubled from line to line."""
 _LOG: Final = logger(__name__)
 
 
@@ -65,15 +65,21 @@ class RebuiltTables:
         Raises:
             TransientConsumerError: they do not reach it in time.
         """
-        next_time = time.monotonic() + _TELL_S
+        interval = _TELL_S
+        next_time = time.monotonic() + interval
         while True:
             manifest = self._manifests.newest()
             if manifest is not None and manifest.marker >= 0 and manifest.end_lsn >= lsn:
                 return manifest
             reached = lsn_text(manifest.end_lsn) if manifest is not None else "nowhere"
             if time.monotonic() > next_time:
-                _LOG.info("the tables are at %s, waiting for %s", reached, lsn_text(lsn))
-                next_time = time.monotonic() + _TELL_S
+                _LOG.info(
+                    "the tables are at %s, waiting for %s; gateway and Spark job have to run",
+                    reached,
+                    lsn_text(lsn),
+                )
+                next_time += interval
+                interval *= 2
             if time.monotonic() > self._deadline:
                 raise TransientConsumerError(
                     f"subscription {self.subscription}: the tables are at {reached}, and do not"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -54,9 +55,15 @@ def print_statements(settings: Settings) -> int:
         lines = missing_rights(connection, plan, prefix=settings.source.slot)
         for line in lines or missing_partitions(connection, plan).by_owner:
             say(line)
-        for held in plan.held:
-            if held.statement:
-                say(f"{held.statement};")
+        granted = dict.fromkeys(f"{held.statement};" for held in plan.held if held.statement)
+        for line in granted:  # once, where several subscriptions have the table
+            say(line)
+    if granted:
+        print(
+            "pgsluice: run these statements, then `pgsluice check --sql` again, until it prints "
+            "none: tables that are held now may need more",
+            file=sys.stderr,
+        )
     return 0
 
 

@@ -106,11 +106,11 @@ def topics_of(
             schema, _, name = full.removeprefix(f"{subscription}.").partition(".")
             tables[schema, name] = topic
     if not tables:
-        raise ConfigError(f"Kafka has no topic of {what}", hint=f"{_guess(what, parts)}{_HINT}")
+        raise ConfigError(f"Kafka has no topic for {what}", hint=f"{_guess(what, parts)}{_HINT}")
     if table is None:
         return subscription, tuple(sorted(set(tables.values())))
     key = f"subscription {subscription}"
-    found = find_table(table, tables, key=key, absent="Kafka has no topic of table", hint=_HINT)
+    found = find_table(table, tables, key=key, absent="Kafka has no topic for table", hint=_HINT)
     return subscription, (tables[found],)
 
 

@@ -127,7 +127,7 @@ def test_explain_says_who_takes_a_row_and_why(scene: MakeScene, database: Databa
         ("nowhere", "1", 'no subscription publishes a table "nowhere"', 1),
         ("keyless", "1", 'no subscription publishes a table "keyless"', 1),
         ("t", "77", "has no row with this key now", 1),
-        ("t", "b=1", "does not name a column", 2),
+        ("t", "b=1", "public.t and its value\nhint: its columns are a, c, d", 2),
         ("t", "(x,,)", "the row does not read", 2),
         ("t", "{", "the row is not JSON", 2),
         ("tree", "7", "has 2 columns", 2),

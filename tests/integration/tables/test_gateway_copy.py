@@ -240,7 +240,7 @@ def test_a_held_table_is_resumed_when_its_cause_is_repaired(
         assert s.cli("reload").code == 0
         held = s.cli("resume", "t", "--subscription", f"{s.slot}_some")
         assert held.code == 1
-        assert f"cannot be published as it is: {REASON}" in held.err
+        assert f"cannot be published as it is: {REASON}\nhint: let the replica identity" in held.err
         connection.execute("UPDATE t SET b = 9 WHERE a < 100")
         connection.execute("ALTER TABLE t REPLICA IDENTITY FULL")
         ended = s.cli("resume", "t", "--subscription", f"{s.slot}_some")

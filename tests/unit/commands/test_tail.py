@@ -150,10 +150,10 @@ def test_another_name_belongs_to_its_subscription() -> None:
 @pytest.mark.parametrize(
     ("what", "why"),
     [
-        ("vic", "Kafka has no topic of vic"),
-        ("nsw.x", 'Kafka has no topic of table "x"'),
+        ("vic", "Kafka has no topic for vic"),
+        ("nsw.x", 'Kafka has no topic for table "x"'),
         ("nsw.t", "t is ambiguous: public.t, sales.t"),
-        ('nsw."Orders"', "Kafka has no topic of table"),
+        ('nsw."Orders"', "Kafka has no topic for table"),
     ],
 )
 def test_what_has_no_topic_or_several_is_refused(what: str, why: str) -> None:
