@@ -106,8 +106,8 @@ def find_identity_problems(
 def problems_text(problems: Sequence[DefinitionError]) -> str:
     """Return the text of all problems, in their order.
 
-    Of an UPDATE and a DELETE that are ruled out at one place for one reason, both messages come
-    first, then the quotation and the hint once: those of the UPDATE, whose hint has the remedy.
+    An UPDATE and a DELETE that are ruled out at one place for one reason have their messages first,
+    then the quotation and the hint once: those of the UPDATE, whose hint has the remedy.
     """
     texts: list[str] = []
     last: DefinitionError | None = None
