@@ -60,6 +60,8 @@ svg line { stroke: var(--line); } svg * { vector-effect: non-scaling-stroke; }
   .many td { display: none; }
   .many td.name { display: block; flex: 1 1 0; min-width: 0; overflow: hidden;
     text-overflow: ellipsis; white-space: nowrap; }
+  .many td.subscription { display: block; flex: 0 1 auto; max-width: 25%; min-width: 0;
+    overflow: hidden; text-overflow: ellipsis; white-space: nowrap; opacity: .75; }
   .many td.state, .many td.main { display: block; flex: 0 0 auto; white-space: nowrap; }
   .many td.state .reason { display: none; }
   .one tr, .one td, .one td.number { display: flex; }

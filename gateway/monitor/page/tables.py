@@ -13,7 +13,7 @@ from gateway.monitor.page.texts import ago
 __all__ = ["search_field", "table_rows"]
 
 _COLUMNS: Final = (
-    ("subscription", ""),
+    ("subscription", "subscription"),
     ("table", "name"),
     ("state", "state"),
     ("changes", "number main"),

@@ -71,6 +71,8 @@ def test_a_thousand_tables_fit_on_a_phone_line_by_line_with_problems_on_top(
             assert browser.evaluate(top.format(".problems")) < browser.evaluate(top.format(".path"))
             if width == 400:
                 assert max(browser.evaluate(heights)) < 50
+                subscription = "document.querySelector('td.subscription').offsetWidth"
+                assert browser.evaluate(subscription) > 0  # tables of one name differ in it alone
         browser.open(f"http://127.0.0.1:{port}/?attention=1")
         assert browser.evaluate(rows) == ["public.<b>held</b>"]
         browser.evaluate("document.querySelector('input[type=search]').value = 'sixty'")
