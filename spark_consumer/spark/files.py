@@ -10,13 +10,19 @@ from py4j.java_gateway import is_instance_of  # type: ignore[import-untyped]
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
-from spark_consumer.errors import TransientConsumerError
+from spark_consumer.errors import SettingsError, TransientConsumerError
 
 __all__ = ["RENAMING", "Folder"]
 
 RENAMING: Final = frozenset({"file", "hdfs", "viewfs"})
 """Schemes of file systems on which a rename is one step."""
 
+_MISSING: Final = frozenset(
+    {
+        "java.lang.ClassNotFoundException",
+        "org.apache.hadoop.fs.UnsupportedFileSystemException",
+    }
+)
 _LOCAL: Final = "org.apache.hadoop.fs.RawLocalFileSystem"
 
 
@@ -24,6 +30,9 @@ class Folder:
     """A folder of text files; it need not exist.
 
     Every method raises TransientConsumerError when the file system fails.
+
+    Raises:
+        SettingsError: Spark has no file system of the path's scheme.
     """
 
     def __init__(self, spark: SparkSession, path: str) -> None:
@@ -34,8 +43,18 @@ class Folder:
         self._fs = jvm.org.apache.hadoop.fs
         self._place = self._fs.Path(path)
         conf = spark._jsc.hadoopConfiguration()
-        self._files = self._place.getFileSystem(conf)
-        self._context = self._fs.FileContext.getFileContext(self._files.getUri(), conf)
+        with self._errors():
+            try:
+                self._files = self._place.getFileSystem(conf)
+                self._context = self._fs.FileContext.getFileContext(self._files.getUri(), conf)
+            except Py4JJavaError as error:
+                if (missing := _missing_class(error)) is None:
+                    raise
+                raise SettingsError(
+                    f"{path} cannot be used: Spark has no file system for it: {missing}",
+                    hint="add the jars of its connector to spark.jars, or name another folder in "
+                    "[consumer]; `make dist S3=1` has those for s3a://",
+                ) from error
         if is_instance_of(self._gateway, self._files, "org.apache.hadoop.fs.ChecksumFileSystem"):
             # A checksum in a second file cannot change at the same instant as the first.
             self._files = self._files.getRawFileSystem()
@@ -146,6 +165,16 @@ class Folder:
         except Py4JJavaError as error:
             cause = error.java_exception.getMessage()
             raise TransientConsumerError(f"{self.path} cannot be used: {cause}") from error
+
+
+def _missing_class(error: Py4JJavaError) -> str | None:
+    """Return what the JVM says of a file system that it does not have; None of another failure."""
+    cause = error.java_exception
+    while cause is not None:
+        if str(cause.getClass().getName()) in _MISSING:
+            return str(cause.getMessage())
+        cause = cause.getCause()
+    return None
 
 
 def _is_absence(error: Py4JJavaError) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from spark_consumer.errors import TableError
+from spark_consumer.errors import SettingsError, TableError
 from spark_consumer.formats.commit_metadata import Version
 from spark_consumer.spark.files import Folder
 from spark_consumer.states.manifests import Manifest, Manifests, TableState
@@ -168,3 +168,8 @@ def test_what_a_past_state_costs_hardly_grows_with_their_number(
     calls.clear()
     assert Manifests(spark, str(tmp_path), "s").prune(1.0, newest) == 0
     assert len(calls) <= 20
+
+
+def test_a_file_system_that_spark_does_not_have_is_named(spark: SparkSession) -> None:
+    with pytest.raises(SettingsError, match="no file system for it"):
+        Folder(spark, "nowhere://bucket/s")
