@@ -17,6 +17,7 @@ from gateway.sink.topics.topics import (
     describe_topics,
     ensure_topics,
     progress_topic_spec,
+    uncreatable_topics,
 )
 from tests.support.gateway.sink_scene import Topics
 from tests.support.run.waiting import wait_until
@@ -121,3 +122,9 @@ def test_a_topic_without_a_leader_is_waited_for_and_not_taken_for_a_missing_one(
 
         left = [spec.name for spec in specs if spec.name not in lost]
         assert list(describe_topics(kafka, ["t9", *left], timeout_s=_ENDLESS_S)) == left
+
+
+def test_more_topics_can_be_made_than_a_broker_makes_by_one_request(topics: Topics) -> None:
+    specs = [TopicSpec(f"{topics.prefix}.many{n}") for n in range(5_000)]
+
+    assert uncreatable_topics(topics.kafka, specs, timeout_s=_ENDLESS_S) == {}
