@@ -16,7 +16,7 @@ class WatchedCopies:
 
     def __init__(self) -> None:
         self._by_table: dict[int, list[tuple[CopyRoute, ChunkedCopy]]] = {}
-        self._whole: dict[tuple[str, int], ChunkedCopy] = {}
+        self._whole: dict[int, dict[str, ChunkedCopy]] = {}  # by table, then by subscription
 
     @property
     def tables(self) -> frozenset[int]:
@@ -26,7 +26,8 @@ class WatchedCopies:
     def add(self, route: CopyRoute, copy: ChunkedCopy, whole: Iterable[TableCopy]) -> None:
         """Add `copy`, read by `route`; `whole` are the tables that it copies completely."""
         self._by_table.setdefault(route.table.oid, []).append((route, copy))
-        self._whole |= {(each.subscription, each.target_oid): copy for each in whole}
+        for each in whole:
+            self._whole.setdefault(each.target_oid, {})[each.subscription] = copy
 
     def remove(self, route: CopyRoute, copy: ChunkedCopy) -> None:
         """Undo `add`; no effect if that was done before."""
@@ -34,7 +35,9 @@ class WatchedCopies:
         left = [each for each in self._by_table.pop(oid, ()) if each[1] is not copy]
         if left:
             self._by_table[oid] = left
-        self._whole = {target: each for target, each in self._whole.items() if each is not copy}
+        whole = {name: each for name, each in self._whole.pop(oid, {}).items() if each is not copy}
+        if whole:
+            self._whole[oid] = whole
 
     def columns(self, target_oid: int) -> Iterator[str]:
         """Yield the columns read by the copies of a table."""
@@ -65,5 +68,6 @@ class WatchedCopies:
             Whether the copy continues; False if there is none, or if it has rows from before the
             rewrite.
         """
-        copy = self._whole.get(target)
+        subscription, oid = target
+        copy = self._whole.get(oid, {}).get(subscription)
         return copy is not None and xid is not None and copy.rewrite(xid)

@@ -98,6 +98,8 @@ class TableCopier:
         self._states = CopyStates(plan, states, routes.addresses)
         self._jobs = list(make_jobs(plan, self._states, routes))
         self._open = self._jobs[::-1]  # the last one is nearly always the next that ends
+        # Looked at in each turn of the loop: few of many tables.
+        self._begun = {job for job in self._jobs if job.copy.started}
         self._workers = CopyWorkers(self._jobs, settings, open_reader=open_reader, retry_s=retry_s)
         self._followed = followed
         self._sets: SetReads | None = None
@@ -175,7 +177,7 @@ class TableCopier:
     def states(self) -> tuple[CopyState, ...]:
         """See `gateway.runtime.ports.Copier`."""
         if not self._placing:
-            for job in self._jobs:
+            for job in self._begun:
                 if not job.over and job.copy.started:
                     self._set_progress(job)
         if self._followed is not None and not self._placing:
@@ -313,6 +315,7 @@ class TableCopier:
     ) -> Iterator[list[Record]]:
         """Yield the records of a chunk; `whole` unless a rest of it follows."""
         self._placing = True
+        self._begun.add(job)
         if not job.copy.started and not job.part:
             if self._followed is not None:
                 for copy in job.copies:
@@ -371,6 +374,7 @@ class TableCopier:
         return records
 
     def _end(self, job: CopyJob) -> None:
+        self._begun.discard(job)
         self._workers.end(job)
         self._routes.unwatch(job.route, job.copy)
 
