@@ -37,6 +37,8 @@ _CREATE_NOTHING: Final = {"allow.auto.create.topics": False}
 _PROGRESS_SEGMENT_BYTES: Final = 16 << 20
 _FEW_TOPICS: Final = 8
 """Number of topics up to which each is asked for by itself: 0.5 ms, against 20 ms for 2,500."""
+_DESCRIBED_AT_ONCE: Final = 1_000
+"""Number of topics whose settings, some thirty each, one answer has."""
 _MOST_RECORDS: Final = 5_000
 """Number of records for topics, partitions and settings that a request may write; KRaft refuses
 more than 10,000."""
@@ -216,7 +218,7 @@ def describe_topics(
     Args:
         kafka: librdkafka properties of the user.
         names: Names of the topics.
-        timeout_s: Timeout of each of the (at most three) requests, in seconds, and of leaders.
+        timeout_s: Timeout of each of the few requests, in seconds, and of the wait for leaders.
         refused: Receives the errors of topics that may not be described, or whose settings may not
             be read, instead of raising them.
         await_restart: Whether brokers that cannot be reached, and partitions without a leader, are
@@ -240,25 +242,34 @@ def describe_topics(
     if not found:
         return {}
     listed |= ask.until_led([name for name in found if not _has_leaders(listed[name])])
-    resources = [ConfigResource(ResourceType.TOPIC, name) for name in found]
-    futures = admin.describe_configs(resources, request_timeout=timeout_s)
     described: dict[str, TopicDescription] = {}
-    for resource, future in futures.items():
-        doing = f"describing topic {resource.name}"
+    for name, future in _asked_settings(admin, found, timeout_s):
+        doing = f"describing topic {name}"
         try:
             entries = _result(future, timeout_s, doing, ok=KafkaError.UNKNOWN_TOPIC_OR_PART)
         except FatalError as error:
             if refused is None:
                 raise
-            refused[str(resource.name)] = error
+            refused[name] = error
             continue
         if entries is None:
             continue  # deleted between the two requests
-        config = {name: entry.value for name, entry in entries.items() if entry.value is not None}
-        parts = listed[resource.name].partitions
+        config = {key: entry.value for key, entry in entries.items() if entry.value is not None}
+        parts = listed[name].partitions
         replicas = min(len(part.replicas) for part in parts.values())
-        described[resource.name] = TopicDescription(resource.name, len(parts), config, replicas)
+        described[name] = TopicDescription(name, len(parts), config, replicas)
     return described
+
+
+def _asked_settings(
+    admin: AdminClient, names: Sequence[str], timeout_s: float
+) -> Iterator[tuple[str, Future[Any]]]:
+    """Ask for the settings of topics, some at a time: each request has its timeout."""
+    for first in range(0, len(names), _DESCRIBED_AT_ONCE):
+        some = names[first : first + _DESCRIBED_AT_ONCE]
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in some]
+        futures = admin.describe_configs(resources, request_timeout=timeout_s)
+        yield from ((str(resource.name), future) for resource, future in futures.items())
 
 
 class _Metadata:
@@ -330,19 +341,35 @@ class _Metadata:
 def _wait_until_visible(
     kafka: Mapping[str, str | int | bool], specs: Sequence[TopicSpec], timeout_s: float
 ) -> dict[str, TopicDescription]:
-    """Describe new topics: brokers learn of a topic some time after its creation."""
+    """Describe new topics: brokers learn of a topic some time after its creation.
+
+    A broker makes thousands of logs one after the other. `timeout_s` is the longest wait for one.
+    """
+    connection_errors = ErrorCallback()
+    properties = {**admin_properties(kafka), **_CREATE_NOTHING}
+    admin = make_client(AdminClient, properties, connection_errors)
+    names = waiting = [spec.name for spec in specs]
     deadline = time.monotonic() + timeout_s
-    names = [spec.name for spec in specs]
-    while True:
-        made = describe_topics(kafka, names, timeout_s=timeout_s)
-        waiting = [name for name in names if name not in made]
-        if not waiting:
-            return made
-        if time.monotonic() >= deadline:
-            raise TransientError(
-                f"created topic {waiting[0]}, but it is not there after {timeout_s:.0f} s"
-            )
-        time.sleep(_POLL_S)
+    while waiting:
+        asked_at = time.monotonic()
+        listed = _Metadata(admin, connection_errors, timeout_s, await_restart=True).about(waiting)
+        left = [name for name in waiting if name not in listed or not _has_leaders(listed[name])]
+        now = time.monotonic()
+        if len(left) < len(waiting):
+            deadline = now + timeout_s
+        elif now >= deadline:
+            read_topics(kafka, left, timeout_s=timeout_s, admin=admin)  # not authorised, perhaps
+            raise _not_there(left[0], timeout_s)
+        waiting = left
+        time.sleep(max(_POLL_S, now - asked_at) if left else 0.0)
+    made = describe_topics(kafka, names, timeout_s=timeout_s)
+    if gone := [name for name in names if name not in made]:
+        raise _not_there(gone[0], timeout_s)
+    return made
+
+
+def _not_there(name: str, timeout_s: float) -> TransientError:
+    return TransientError(f"created topic {name}, but it is not there after {timeout_s:.0f} s")
 
 
 def _new_topic(spec: TopicSpec) -> NewTopic:
