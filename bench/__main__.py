@@ -6,7 +6,18 @@ import argparse
 import sys
 from pathlib import Path
 
-from bench import copy, encode, feed, fresh, groups, rows, start, subscriptions, subselects
+from bench import (
+    copy,
+    encode,
+    feed,
+    fresh,
+    groups,
+    rows,
+    start,
+    subscriptions,
+    subselects,
+    tenants,
+)
 from bench.cases import CASES
 from bench.load import CHANGES_PER_TRANSACTION
 from bench.stream import measure, stop_on_sigterm
@@ -30,6 +41,8 @@ def main() -> int:
             subscriptions.run()
         if arguments.only == "subselects":
             subselects.run()
+        if arguments.only == "tenants":
+            tenants.run(arguments.tenants, arguments.rows)
         if arguments.only in ("tables", "neighbours", "many-tables"):
             from bench.tables import run
 
@@ -71,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
             "rows",
             "subscriptions",
             "subselects",
+            "tenants",
             "tables",
             "neighbours",
             "many-tables",
@@ -85,8 +99,8 @@ def _parser() -> argparse.ArgumentParser:
         "or the Spark job on a large table, on one twenty times as large, on many small ones, and "
         "how long a commit takes to be seen in its tables; the "
         "copy of a table, what Kafka takes when nothing else is done, two groups beside one "
-        "gateway, the start of a gateway with many empty tables, or filters over other tables "
-        "beside plain ones",
+        "gateway, the start of a gateway with many empty tables, filters over other tables "
+        "beside plain ones, or a gateway for tenants by either",
     )
     parser.add_argument(
         "--case",
@@ -131,6 +145,13 @@ def _parser() -> argparse.ArgumentParser:
         default=(20, 500),
         metavar="N",
         help="for `start`: numbers of tables (default 20 and 500)",
+    )
+    parser.add_argument(
+        "--tenants",
+        type=int,
+        default=1_000,
+        metavar="N",
+        help="for `tenants`: number of subscriptions (default 1,000)",
     )
     parser.add_argument(
         "--table-rows",
