@@ -33,7 +33,7 @@ from gateway.runtime.lifecycle.start_decision import GoOn
 from gateway.runtime.loop.memory import clear_up
 from gateway.runtime.loop.pipeline import Outcome, Pipeline
 from gateway.runtime.loop.receiver import Receiver
-from gateway.runtime.planning.plan import PlanReader
+from gateway.runtime.planning.plan_reader import PlanReader
 from gateway.runtime.planning.reload import PreparedDefinitions, Reloader
 from gateway.runtime.planning.set_stores import set_store
 from gateway.sink.delivery.batches import why_one_by_one

@@ -15,7 +15,7 @@ from gateway.routing import RoutingSettings
 from gateway.routing.build.moving_tables import MovingTables
 from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.routing.ports import Evaluator, Replanner, SchemaIds
-from gateway.runtime.planning.plan import PlanReader
+from gateway.runtime.planning.plan_reader import PlanReader
 from gateway.runtime.planning.topics import Topics
 from gateway.sink.registry.registry import Registry
 from gateway.source.catalog.catalog import ServerCatalog

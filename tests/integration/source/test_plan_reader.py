@@ -12,7 +12,8 @@ from gateway.core.errors import FilterError
 from gateway.core.lsn import ZERO_LSN, Lsn, parse_lsn
 from gateway.core.watermark import Watermark
 from gateway.definitions.changes import copy_states
-from gateway.runtime.planning.plan import PlanReader, read_definitions, read_plan
+from gateway.runtime.planning.plan import read_definitions, read_plan
+from gateway.runtime.planning.plan_reader import PlanReader
 from gateway.source.catalog.watch import whole_digest
 from gateway.source.session.connection import connect
 from tests.support.gateway.scene import (

@@ -29,5 +29,5 @@ def test_without_the_extra_the_commands_of_spark_say_how_to_install_it(
 
     assert main([command, "--config", str(tmp_path / "absent.toml")]) == 1
 
-    told = capsys.readouterr().err
-    assert "pyspark is not installed\nhint: install the extra: " in told
+    shown = capsys.readouterr().err
+    assert "pyspark is not installed\nhint: install the extra: " in shown

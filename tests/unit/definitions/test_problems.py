@@ -18,7 +18,7 @@ def problem(verb: str, table: str, hint: str) -> DefinitionError:
 
 
 def test_an_update_and_a_delete_at_one_place_share_quotation_and_hint() -> None:
-    told = problems_text(
+    shown = problems_text(
         [
             problem("update", "t", "Not in the identity. Enlarge it."),
             problem("delete from", "t", "Not in the identity."),
@@ -26,13 +26,13 @@ def test_an_update_and_a_delete_at_one_place_share_quotation_and_hint() -> None:
         ]
     )
 
-    assert told.splitlines()[:2] == ['cannot update table "t"', 'cannot delete from table "t"']
-    assert told.count(f"line 1: {TEXT}") == 2
-    assert told.count("hint: Not in the identity. Enlarge it.") == told.count("hint:") == 2
-    assert told.splitlines()[5] == 'cannot update table "u"'
+    assert shown.splitlines()[:2] == ['cannot update table "t"', 'cannot delete from table "t"']
+    assert shown.count(f"line 1: {TEXT}") == 2
+    assert shown.count("hint: Not in the identity. Enlarge it.") == shown.count("hint:") == 2
+    assert shown.splitlines()[5] == 'cannot update table "u"'
 
 
 def test_another_hint_at_the_same_place_is_told() -> None:
-    told = problems_text([problem("update", "t", "One."), problem("delete from", "t", "Two.")])
+    shown = problems_text([problem("update", "t", "One."), problem("delete from", "t", "Two.")])
 
-    assert "hint: One." in told and "hint: Two." in told
+    assert "hint: One." in shown and "hint: Two." in shown

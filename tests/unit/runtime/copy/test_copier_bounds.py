@@ -38,7 +38,7 @@ def copier_of(
     settings: CopyTable | None = None,
     tables: Sequence[Table] = (TABLE,),
 ) -> TableCopier:
-    """Of some tables, for a subscription with each of these filters."""
+    """Return a copier of tables, for a subscription with each of these filters."""
     filters = [
         (f"s{number}", table.oid, condition)
         for number, condition in enumerate(conditions)
