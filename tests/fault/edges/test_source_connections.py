@@ -233,7 +233,7 @@ def test_a_chunk_that_does_not_come_ends(proxy: Proxy, dsn: str, source: ChunkSo
 def test_a_chunk_that_is_late_because_the_server_waits_for_a_lock_comes(
     database: Database, dsn: str, source: ChunkSource
 ) -> None:
-    with database.connect() as locker, ChunkReader(dsn, silence_s=2) as reader:
+    with database.connect() as locker, ChunkReader(dsn, lock_timeout_s=60, silence_s=2) as reader:
         locker.execute("BEGIN; LOCK TABLE t")
         unlocker = threading.Timer(6, locker.execute, ["COMMIT"])
         unlocker.start()
