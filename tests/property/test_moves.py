@@ -198,7 +198,9 @@ class Gateway:
             views = [View(row) for row in rows[found.table_oid].values()]
             self.read_sets.append(ReadSet(found.table_oid, snapshot, views, self.source.insert_lsn))
         for each in self.read_sets:
-            if each.insert_lsn <= self.published:
+            if each.insert_lsn > self.published:
+                continue
+            if self.following.may_place(each.table_oid, each.snapshot):  # if not, it is read again
                 placed = self.following.place_table(each.table_oid, each.snapshot, each.rows)
                 assert not list(placed)
                 self.following.finish_table(each.table_oid)
@@ -300,7 +302,8 @@ def run(
 ) -> None:
     # The key of the topic is the primary key, or has a column that decides as well.
     key = random.choice(((0,), (0, 1)))
-    source = Source(random, key, full=random.random() < 0.3)
+    full, standby = random.random() < 0.3, random.random() < 0.2
+    source = Source(random, key, full=full, standby=standby)
     gateway = Gateway(source, random, key, moves, transaction)
     for step in steps:
         getattr(source if step in ("commit", "appear") else gateway, step)()

@@ -210,13 +210,15 @@ class FilterResolver:
         )
         self._create(sql.SQL("ALTER TABLE {} ADD CHECK (").format(copy), clause, ")")
 
-    def _create(self, prefix: sql.Composed, clause: TableClause, suffix: str) -> None:
+    def _create(
+        self, prefix: sql.Composable, clause: TableClause, suffix: str
+    ) -> psycopg.Cursor[Any]:
         """Run a statement with the filter in it; errors in the filter keep their position."""
         assert clause.where is not None
         before = prefix.as_string(self._connection)
         self._prefix_length = len(before)
         # The line break ends a comment that the filter may end with.
-        self._connection.execute(f"{before}{clause.where}\n{suffix}".encode())
+        return self._connection.execute(f"{before}{clause.where}\n{suffix}".encode())
 
     def _check(self, tree: Value, clause: TableClause, table: Table) -> None:
         qualification = _qualification(tree)

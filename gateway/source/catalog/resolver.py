@@ -112,9 +112,7 @@ class DefinitionLookup:
         self._text = definitions.text
         self._version = connection.info.server_version
         self._filters = FilterResolver(connection, definitions.text)
-        self._subselects = SubselectResolver(
-            connection, definitions.text, FilterResolver(connection, "")
-        )
+        self._subselects = SubselectResolver(connection, definitions.text)
         self._tables: dict[int, Table] = {}  # one may be in a hundred publications
 
     def define(self, definition: PublicationDefinition) -> Publication:

@@ -1,7 +1,8 @@
 """Resolution of filters with sub-selects: their tables, and their plain parts by the server.
 
 A publication cannot have such a filter. Each plain part of it is resolved as a filter on its own
-table, by PostgreSQL's rules for row filters (`gateway.source.catalog.filter_text`).
+table, by PostgreSQL's rules for row filters (`gateway.source.catalog.filter_text`); on a standby,
+which can create nothing, by its planner (`gateway.source.catalog.planned_filters`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import psycopg
 from gateway.core.errors import FilterError
 from gateway.definitions.model import Table, TableClause
 from gateway.source.catalog.filter_text import FilterResolver
+from gateway.source.catalog.planned_filters import PlannedFilterResolver
 from gateway.source.catalog.tables import FIRST_NORMAL_OID, read_tables
 from gateway.source.session.connection import role_schemas
 from gateway.subselects.formula import Formula, Plain, resolved
@@ -42,14 +44,14 @@ class SubselectResolver:
     Args:
         connection: The connection.
         text: Text of the definitions, for errors.
-        filters: Resolver of plain filters. It is given no text: errors get their positions here.
+        filters: Resolver of plain filters, without a text; None for the one that the server needs.
 
     Attributes:
         tables: Tables of the sub-selects that were resolved, by OID.
     """
 
     def __init__(
-        self, connection: psycopg.Connection[Any], text: str, filters: FilterResolver
+        self, connection: psycopg.Connection[Any], text: str, filters: FilterResolver | None = None
     ) -> None:
         self._connection = connection
         self._text = text
@@ -67,13 +69,6 @@ class SubselectResolver:
         """
         assert clause.where is not None
         position = clause.where_position
-        if self._is_standby():
-            raise FilterError(
-                "a filter over other tables is not followed from a standby",
-                text=None if position is None else self._text,
-                position=position,
-                hint="its plain parts cannot be tried out there; take the primary as the source",
-            )
         formula = normalise(
             clause.where,
             table,
@@ -86,10 +81,14 @@ class SubselectResolver:
         check_identities(formula, table, tables, None if position is None else self._text)
         return formula
 
-    def _is_standby(self) -> bool:
-        row = self._connection.execute("SELECT pg_catalog.pg_is_in_recovery()").fetchone()
-        assert row is not None
-        return bool(row[0])
+    def _resolver(self) -> FilterResolver:
+        """Return the resolver of plain filters; errors get their positions here, and no text."""
+        if self._filters is None:
+            row = self._connection.execute("SELECT pg_catalog.pg_is_in_recovery()").fetchone()
+            assert row is not None
+            kind = PlannedFilterResolver if row[0] else FilterResolver
+            self._filters = kind(self._connection, "")
+        return self._filters
 
     def _resolve_on(self, tables: dict[int, Table]) -> Callable[[int, Plain], str]:
         def resolve(oid: int, plain: Plain) -> str:
@@ -98,7 +97,7 @@ class SubselectResolver:
                 table = tables[oid]
                 part = TableClause(table.schema, table.name, where=plain.text)
                 try:
-                    found = self._filters.resolve(part, table)
+                    found = self._resolver().resolve(part, table)
                 except FilterError as error:
                     raise FilterError(
                         error.message, text=self._text, position=plain.position, hint=error.hint

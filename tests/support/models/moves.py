@@ -64,12 +64,16 @@ class Source:
     Attributes:
         full: Whether old rows are logged in full.
         key: Positions of the key's columns, which are not NULL, in a row of orders.
+        standby: Whether snapshots are those of a standby, which do not name what runs.
     """
 
-    def __init__(self, random: Random, key: Collection[int], *, full: bool) -> None:
+    def __init__(
+        self, random: Random, key: Collection[int], *, full: bool, standby: bool = False
+    ) -> None:
         self.random = random
         self.full = full
         self.key = key
+        self.standby = standby
         self.values = random.randint(1, 3)  # few: slices of many rows
         self.tables = Tables.draw(random, self.values)
         orders = self.tables.rows[ORDERS]
@@ -154,7 +158,8 @@ class Source:
         """A snapshot, and the rows of each table that it sees."""
         low = min(self.hidden, default=self.next_xid)
         text = f"{low}:{self.next_xid}:{','.join(map(str, sorted(self.hidden)))}"
-        return Snapshot.parse(text), self.rows_at(len(self.log), self.hidden)
+        found = Snapshot.parse(text, in_recovery=self.standby)
+        return found, self.rows_at(len(self.log), self.hidden)
 
     def rows_at(self, position: int, without: Collection[int] = ()) -> dict[int, dict[int, Row]]:
         """Rows of all tables at a position; those of inner tables have other numbers there."""
