@@ -13,13 +13,12 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from gateway.config import Settings, choose_group, each_group, load_settings
+from gateway import calls
 from gateway.core.display import lines_shown
-from gateway.core.errors import ConfigError, FatalError, GatewayError, TransientError, UsageError
+from gateway.core.errors import FatalError, GatewayError, TransientError, UsageError
 from gateway.core.lsn import Lsn, parse_lsn
 from gateway.observe import LogFormat, event, set_up_logging
 
@@ -63,186 +62,6 @@ def _fail(error: GatewayError, code: int, form: LogFormat) -> int:
     return code
 
 
-def _settings(arguments: argparse.Namespace) -> Settings:
-    """Read the configuration; from here on log lines look as it says."""
-    settings = load_settings(arguments.config)
-    if settings.log.format != arguments.form:
-        arguments.form = settings.log.format
-        set_up_logging(verbose=arguments.verbose, log_format=arguments.form)
-    return settings
-
-
-def _gateway(arguments: argparse.Namespace) -> Settings:
-    """As `_settings`; of one group where there are groups."""
-    return choose_group(_settings(arguments), arguments.group)
-
-
-def _require_spark() -> None:
-    """Check that the extra is installed, before modules of the job are imported.
-
-    Raises:
-        ConfigError: it is not.
-    """
-    if find_spec("pyspark") is None:
-        raise ConfigError(
-            "this command needs the Spark job's packages, and pyspark is not installed",
-            hint="install the extra: in a clone pip install '.[spark]', "
-            "of a wheel pip install './FILE.whl[spark]'",
-        )
-
-
-def _run(arguments: argparse.Namespace) -> int:
-    from gateway.commands.run import run
-
-    return run(_gateway(arguments), endpos=arguments.endpos)
-
-
-def _consume(arguments: argparse.Namespace) -> int:
-    _require_spark()
-    from gateway.commands.consume import consume
-
-    return consume(
-        _settings(arguments),
-        subscriptions=arguments.subscription,
-        endpos=arguments.endpos,
-    )
-
-
-def _tables(arguments: argparse.Namespace) -> int:
-    _require_spark()
-    from gateway.commands.consume import show_tables
-
-    return show_tables(
-        _settings(arguments),
-        subscriptions=arguments.subscription,
-        at=arguments.at,
-        as_json=arguments.json,
-    )
-
-
-def _verify(arguments: argparse.Namespace) -> int:
-    _require_spark()
-    from gateway.commands.verify.command import verify
-
-    return verify(
-        _settings(arguments),
-        subscriptions=arguments.subscription,
-        tables=arguments.table,
-        native=arguments.native,
-        timeout_s=arguments.timeout,
-    )
-
-
-def _check(arguments: argparse.Namespace) -> int:
-    from gateway.commands.check.command import check, print_statements
-
-    if arguments.sql:
-        return max(print_statements(settings) for settings in each_group(_settings(arguments)))
-    return max(check(settings) for settings in each_group(_settings(arguments)))
-
-
-def _schemas(arguments: argparse.Namespace) -> int:
-    from gateway.commands.schemas import show_schemas
-
-    return show_schemas(_settings(arguments), asyncapi=arguments.asyncapi)
-
-
-def _status(arguments: argparse.Namespace) -> int:
-    from gateway.commands.status import show_status
-
-    gateways = each_group(_settings(arguments))
-    return show_status(gateways, as_json=arguments.json, every_s=arguments.watch)
-
-
-def _init(arguments: argparse.Namespace) -> int:
-    from gateway.commands.init import init
-
-    return init(
-        arguments.dsn,
-        arguments.folder,
-        subscription=arguments.subscription,
-        kafka=arguments.kafka,
-        registry=arguments.registry,
-    )
-
-
-def _tail(arguments: argparse.Namespace) -> int:
-    from gateway.commands.tail.command import tail
-    from gateway.sink.reading.commit_order import Since
-
-    lsn, time = arguments.since or (None, None)
-    return tail(
-        _settings(arguments),
-        arguments.what,
-        from_beginning=arguments.from_beginning,
-        since=None if arguments.since is None else Since(lsn, time),
-        to_end=arguments.no_follow,
-        limit=arguments.limit,
-        as_json=arguments.json,
-    )
-
-
-def _explain(arguments: argparse.Namespace) -> int:
-    from gateway.commands.explain import explain
-
-    return explain(_settings(arguments), arguments.table, arguments.row)
-
-
-def _reload(arguments: argparse.Namespace) -> int:
-    from gateway.commands.reload import reload
-
-    return reload(_gateway(arguments), timeout_s=arguments.timeout)
-
-
-def _copy(arguments: argparse.Namespace) -> int:
-    from gateway.commands.copy import copy
-
-    if arguments.table is None and not arguments.cancel:
-        arguments.usage("TABLE is required, but for --cancel")
-    if arguments.cancel and arguments.where is not None:
-        arguments.usage("--cancel takes no --where")
-    return copy(
-        choose_group(load_settings(arguments.config), arguments.group),
-        arguments.table,
-        subscription=arguments.subscription,
-        where=arguments.where or "",
-        cancel=arguments.cancel,
-        wait=arguments.wait,
-        timeout_s=arguments.timeout,
-    )
-
-
-def _slot_drop(arguments: argparse.Namespace) -> int:
-    from gateway.commands.slot import drop
-
-    return drop(
-        _gateway(arguments),
-        force=arguments.force,
-        system_identifier=arguments.system_identifier,
-        yes=arguments.yes,
-    )
-
-
-def _takeover(arguments: argparse.Namespace) -> int:
-    from gateway.commands.takeover import takeover
-
-    return takeover(_gateway(arguments), arguments.subscription)
-
-
-def _demo(arguments: argparse.Namespace) -> int:
-    try:
-        from devkit.demo.main import demo
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "devkit":
-            raise
-        raise UsageError(
-            "the demo is not part of this installation",
-            hint="images for production leave it out; run `make demo` in a checkout",
-        ) from error
-
-    return demo(keep=arguments.keep, postgres_major=arguments.postgres)
-
-
 def _completion(arguments: argparse.Namespace) -> int:
     from gateway.commands.completion import completion
 
@@ -269,28 +88,31 @@ def command_line() -> argparse.ArgumentParser:
     demo.add_argument(
         "--postgres", type=int, choices=(16, 18), default=18, help="major version (default 18)"
     )
-    demo.set_defaults(command=_demo)
+    demo.set_defaults(command=calls.call_demo)
 
     _add_init(commands)
     run = _configured(
-        commands, "run", _run, "run the gateway daemon, which publishes changes to Kafka"
+        commands, "run", calls.call_run, "run the gateway daemon, which publishes changes to Kafka"
     )
     _add_endpos(run, "publish every transaction that ends at or before LSN, then stop")
 
     consume = _configured(
         commands,
         "consume",
-        _consume,
+        calls.call_consume,
         "run the Spark job, which rebuilds the tables in Delta Lake or Iceberg",
     )
     tables = _configured(
         commands,
         "tables",
-        _tables,
+        calls.call_tables,
         "list the rebuilt tables, with version, rows and last change",
     )
     verify = _configured(
-        commands, "verify", _verify, "compare the rebuilt tables with the source as of one LSN"
+        commands,
+        "verify",
+        calls.call_verify,
+        "compare the rebuilt tables with the source as of one LSN",
     )
     for command in (consume, tables, verify):
         command.add_argument(
@@ -327,7 +149,7 @@ def command_line() -> argparse.ArgumentParser:
     )
 
     check = _configured(
-        commands, "check", _check, "find what would go wrong, and say what to do about it"
+        commands, "check", calls.call_check, "find what would go wrong, and say what to do about it"
     )
     check.add_argument(
         "--sql",
@@ -335,7 +157,7 @@ def command_line() -> argparse.ArgumentParser:
         help="print only the statements that an owner of the tables has to run",
     )
     schemas = _configured(
-        commands, "schemas", _schemas, "print the Avro schemas that will be registered"
+        commands, "schemas", calls.call_schemas, "print the Avro schemas that will be registered"
     )
     schemas.add_argument(
         "--asyncapi", action="store_true", help="as an AsyncAPI 3 document of all topics"
@@ -343,7 +165,7 @@ def command_line() -> argparse.ArgumentParser:
     status = _configured(
         commands,
         "status",
-        _status,
+        calls.call_status,
         "show the slot, the watermark, the tables and any problems; exits with 0 when all is well, "
         "1 when a person must act, 75 when it may clear up by itself",
     )
@@ -357,10 +179,16 @@ def command_line() -> argparse.ArgumentParser:
         help="print it again every SECONDS (default 2) until interrupted",
     )
     reload = _configured(
-        commands, "reload", _reload, "make the running gateway take up changed definitions"
+        commands,
+        "reload",
+        calls.call_reload,
+        "make the running gateway take up changed definitions",
     )
     copy = _configured(
-        commands, "copy", _copy, "make the running gateway copy a table, or part of one, again"
+        commands,
+        "copy",
+        calls.call_copy,
+        "make the running gateway copy a table, or part of one, again",
     )
     copy.add_argument("table", nargs="?", metavar="TABLE", help="TABLE or SCHEMA.TABLE")
     copy.add_argument(
@@ -373,7 +201,9 @@ def command_line() -> argparse.ArgumentParser:
         action="store_true",
         help="cancel requests for this table; without TABLE, for all",
     )
-    resume = _configured(commands, "resume", _copy, "copy a held table; the same as copy TABLE")
+    resume = _configured(
+        commands, "resume", calls.call_copy, "copy a held table; the same as copy TABLE"
+    )
     resume.add_argument("table", metavar="TABLE", help="TABLE or SCHEMA.TABLE")
     resume.set_defaults(where=None, cancel=False)
     for command in (copy, resume):
@@ -401,7 +231,7 @@ def command_line() -> argparse.ArgumentParser:
     takeover = _configured(
         commands,
         "takeover",
-        _takeover,
+        calls.call_takeover,
         "write to topics that have been another gateway's from now on; their tables are copied",
     )
     takeover.add_argument("subscription", nargs="+", metavar="SUBSCRIPTION")
@@ -411,7 +241,7 @@ def command_line() -> argparse.ArgumentParser:
     slot_drop = _configured(
         slot_commands,
         "drop",
-        _slot_drop,
+        calls.call_slot_drop,
         "drop the slot and forget the watermark, after a question; the next run copies all tables "
         "again",
     )
@@ -454,11 +284,11 @@ def _add_init(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     init.add_argument(
         "--registry", default="http://localhost:8081", metavar="URL", help="schema registry"
     )
-    init.set_defaults(command=_init)
+    init.set_defaults(command=calls.call_init)
 
 
 def _add_looking(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    tail = _configured(commands, "tail", _tail, "print changes as they are published")
+    tail = _configured(commands, "tail", calls.call_tail, "print changes as they are published")
     tail.add_argument("what", metavar="SUBSCRIPTION[.TABLE]", help="s, s.t, or s.schema.t")
     begin = tail.add_mutually_exclusive_group()
     begin.add_argument(
@@ -478,7 +308,10 @@ def _add_looking(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     tail.add_argument("--limit", type=_number, metavar="N", help="stop after this many changes")
     tail.add_argument("--json", action="store_true", help="print one JSON object for each change")
     explain = _configured(
-        commands, "explain", _explain, "say which subscriptions receive a row, filter by filter"
+        commands,
+        "explain",
+        calls.call_explain,
+        "say which subscriptions receive a row, filter by filter",
     )
     explain.add_argument("table", metavar="TABLE", help="TABLE or SCHEMA.TABLE")
     explain.add_argument(

@@ -15,14 +15,8 @@ from dataclasses import replace
 from gateway.core.names import topic_of
 from gateway.core.watermark import CopyState
 from gateway.definitions.model import Plan, Publish, TableCopy
-from gateway.definitions.tables.remembered import (
-    describe,
-    describe_masks,
-    has_same_key,
-    has_same_masks,
-    relations_of,
-    unseen_since,
-)
+from gateway.definitions.tables.recalled import has_same_key, has_same_masks, unseen_since
+from gateway.definitions.tables.remembered import describe, describe_masks, relations_of
 from gateway.definitions.tables.unread import has_unread_changes
 
 __all__ = ["attached", "copy_states", "ended_states", "fingerprint_of", "key_of_copy"]

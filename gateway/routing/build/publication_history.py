@@ -15,7 +15,14 @@ from gateway.core.lsn import ZERO_LSN, Lsn
 from gateway.definitions.model import Publish
 from gateway.transactions import Transaction
 
-__all__ = ["PublicationHistory", "Publishes", "first_change_from", "first_lsn"]
+__all__ = [
+    "PublicationHistory",
+    "Publishes",
+    "by_relation",
+    "by_target",
+    "first_change_from",
+    "first_lsn",
+]
 
 Publishes = Mapping[int, Sequence[Publish]]
 
@@ -64,3 +71,22 @@ def first_change_from(frames: Sequence[bytes], lsn: Lsn) -> int:
         if frame[_TAG_AT] in _CHANGES and int.from_bytes(frame[_LSN]) >= lsn:
             return place
     return len(frames)
+
+
+def by_relation(publishes: Sequence[Publish]) -> Publishes:
+    """Group by the OID under which a change can arrive: the relation's own, or its tree's root."""
+    found: dict[int, list[Publish]] = {}
+    for publish in publishes:
+        found.setdefault(publish.relation_oid, []).append(publish)
+        if publish.target_oid != publish.relation_oid:
+            found.setdefault(publish.target_oid, []).append(publish)
+    return found
+
+
+def by_target(publishes: Publishes) -> dict[int, set[int]]:
+    """Return the OIDs under which the changes of each target can arrive."""
+    found: dict[int, set[int]] = {}
+    for oid, of_relation in publishes.items():
+        for publish in of_relation:
+            found.setdefault(publish.target_oid, set()).add(oid)
+    return found

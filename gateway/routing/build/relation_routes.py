@@ -7,8 +7,7 @@ columns, filters and schemas. Everything that the hot path needs is prepared her
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Collection, Iterable, Sequence
 
 from gateway.copy import ChunkedCopy
 from gateway.core.errors import SchemaError, SchemaRefusedError
@@ -20,18 +19,24 @@ from gateway.definitions.ddl.authentication import Reason, UntrustedMessageError
 from gateway.definitions.model import Operation, Plan, Publish, TableCopy, TableId
 from gateway.definitions.moving import formula_of
 from gateway.definitions.tables.mask_changes import changed_masks, masks_by_number
-from gateway.definitions.tables.remembered import chosen_signature, key_signature
 from gateway.definitions.tables.shape import unseen_changes
+from gateway.definitions.tables.signatures import chosen_signature, key_signature
 from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import encode_copy
 from gateway.pgoutput.messages import LogicalMessage, Relation
 from gateway.pgoutput.relations import Relations
 from gateway.routing.build.copy_routes import copy_route
 from gateway.routing.build.held_tables import HeldTables
-from gateway.routing.build.known_schemas import RequestSchemas, fingerprint_of
+from gateway.routing.build.known_schemas import RequestSchemas
+from gateway.routing.build.lazy_routes import LazyRoutes
 from gateway.routing.build.moving_tables import MovingTables
 from gateway.routing.build.projections import Projection, Projections
-from gateway.routing.build.publication_history import PublicationHistory, Publishes
+from gateway.routing.build.publication_history import (
+    PublicationHistory,
+    by_relation,
+    by_target,
+)
+from gateway.routing.build.registration import register_schemas
 from gateway.routing.build.relation_check import mismatch_of, published_as, targets_of
 from gateway.routing.build.route_builder import RouteBuilder
 from gateway.routing.build.shared_projections import SharedProjections
@@ -42,7 +47,6 @@ from gateway.routing.ports import (
     Evaluator,
     Replanner,
     SchemaIds,
-    UnannouncedError,
     UnexpectedFilterError,
 )
 from gateway.routing.row.binary_rows import RowToText, compile_row
@@ -93,7 +97,7 @@ class RelationRoutes:
         evaluator: Evaluator | None = None,
         moving: MovingTables | None = None,
     ) -> None:
-        self.by_oid = _LazyRoutes(self._build)
+        self.by_oid = LazyRoutes(self._build)
         self._reader = reader
         self.history = PublicationHistory()
         self._new_plan: Plan | None = None
@@ -114,8 +118,8 @@ class RelationRoutes:
             (publish.subscription, publish.target_oid): publish for publish in plan.publishes
         }.values()
         self._published_tables = plan.targets
-        self._publishes = self._now = _by_relation(plan.publishes)
-        self._by_target = (self._publishes, _by_target(self._publishes))
+        self._publishes = self._now = by_relation(plan.publishes)
+        self._by_target = (self._publishes, by_target(self._publishes))
         self.addresses = Addresses(plan, self._published_tables, settings, schemas)
         self.held = HeldTables(plan)
         self._builder = RouteBuilder(plan, settings, self.addresses, self.held, moving)
@@ -187,7 +191,7 @@ class RelationRoutes:
         self._planned = {**plan.tables, **self._planned}
         ours = self._published_tables
         kept = [p for p in plan.publishes if (p.subscription, p.target_oid) in ours]
-        self._publishes = self._now = _by_relation(kept)
+        self._publishes = self._now = by_relation(kept)
         asked = self.filters.ask_server
         self.filters.compile(kept)
         if self.filters.ask_server and not asked:
@@ -384,10 +388,10 @@ class RelationRoutes:
 
     def _forget_routes(self, target_oid: int) -> None:
         """Drop the routes of all relations published as a table; they are rebuilt on demand."""
-        publishes, by_target = self._by_target
+        publishes, found = self._by_target
         if publishes is not self._publishes:
-            self._by_target = (self._publishes, by_target := _by_target(self._publishes))
-        for oid in by_target.get(target_oid, ()):
+            self._by_target = (self._publishes, found := by_target(self._publishes))
+        for oid in found.get(target_oid, ()):
             self.by_oid.pop(oid, None)
 
     def truncate_copies(self, oids: Sequence[int], xid: int) -> None:
@@ -422,36 +426,17 @@ class RelationRoutes:
             SchemaError: a table cannot be published.
             SchemaRefusedError: its schema changed incompatibly, and the table is not in `holdable`.
         """
-        tables = []
-        for publish in self._publishes_once:
-            table = self.projections.tables[publish.target_oid]
-            columns = tuple(c.name for c in table.columns if publish.publishes(c))
-            projection = self.projections.stored(table, columns, publish.masks)
-            envelope = self._builder.envelope(publish.subscription)
-            try:
-                described = self._builder.described(projection, envelope)
-            except SchemaError:
-                if self.held.is_ending((publish.subscription, table.oid)):
-                    continue  # it has rows to lose only if some arrive
-                raise
-            tables.append((publish.subscription, table, described))
-        subjects = [schema for each in tables for schema in self.addresses.schemas(*each)]
-        fingerprint = fingerprint_of(subjects)
-        is_known = fingerprint == known
-        ask = request_later if is_known else request
-        if ask is not None:
-            ask(subjects)
-        refused: dict[tuple[str, int], str] = {}
-        for subscription, table, described in () if is_known else tables:
-            try:
-                self.addresses.of_table(subscription, table, described)
-            except SchemaRefusedError as error:
-                table_id = (subscription, table.oid)
-                if self.held.is_ending(table_id):
-                    continue  # its rows may be of another schema
-                if table_id not in holdable:
-                    raise
-                refused[table_id] = error.message
+        fingerprint, refused = register_schemas(
+            self._publishes_once,
+            self.projections,
+            self._builder,
+            self.addresses,
+            self.held,
+            holdable,
+            request=request,
+            known=known,
+            request_later=request_later,
+        )
         self.schemas = "" if refused or self.addresses.refused else fingerprint
 
         # A type that cannot be read in binary format should fail now, not at its first row.
@@ -507,46 +492,3 @@ def _signatures(projection: Projection) -> tuple[object, object]:
     """Return signatures that change whenever the keys or the partitions of rows change."""
     columns = projection.columns
     return key_signature(columns, projection.key), chosen_signature(columns, projection.chosen)
-
-
-def _by_relation(publishes: Sequence[Publish]) -> Publishes:
-    """Group by the OID under which a change can arrive: the relation's own, or its tree's root."""
-    found: dict[int, list[Publish]] = {}
-    for publish in publishes:
-        found.setdefault(publish.relation_oid, []).append(publish)
-        if publish.target_oid != publish.relation_oid:
-            found.setdefault(publish.target_oid, []).append(publish)
-    return found
-
-
-def _by_target(publishes: Publishes) -> dict[int, set[int]]:
-    """Return the OIDs under which the changes of each target can arrive."""
-    found: dict[int, set[int]] = {}
-    for oid, of_relation in publishes.items():
-        for publish in of_relation:
-            found.setdefault(publish.target_oid, set()).add(oid)
-    return found
-
-
-class _LazyRoutes(dict[int, RelationRoute]):
-    """Routes by relation OID, built at their first use.
-
-    Looking up a relation raises UnannouncedError if it was never announced, SchemaError if it
-    cannot be published as it is now, TransientError if the catalog or registry cannot be reached.
-
-    Attributes:
-        answering: Context manager entered while a route is built: catalog and registry may be slow.
-    """
-
-    def __init__(self, build: Callable[[int], RelationRoute | None]) -> None:
-        super().__init__()
-        self._build = build
-        self.answering: Callable[[], AbstractContextManager[None]] = nullcontext
-
-    def __missing__(self, relation_oid: int) -> RelationRoute:
-        with self.answering():
-            route = self._build(relation_oid)
-        if route is None:
-            raise UnannouncedError(relation_oid)
-        self[relation_oid] = route
-        return route

@@ -35,13 +35,8 @@ from gateway.definitions.model import Catalog, Definitions, Fault, Plan, Table, 
 from gateway.definitions.sql.parser import parse_definitions
 from gateway.definitions.tables.keys import unpublished_names
 from gateway.definitions.tables.listed import Listed
-from gateway.definitions.tables.remembered import (
-    known_tables,
-    masked_before,
-    oids_of,
-    recall,
-    texts_of,
-)
+from gateway.definitions.tables.recalled import known_tables, masked_before, oids_of, recall
+from gateway.definitions.tables.remembered import texts_of
 from gateway.observe import event
 from gateway.routing.build.followed_tables import unfollowed
 from gateway.rowfilter.permitted import is_collation

@@ -26,11 +26,11 @@ from gateway.definitions.model import (
     Table,
     TableCopy,
 )
+from gateway.definitions.tables.recalled import recall
 from gateway.definitions.tables.remembered import (
     describe,
     description_fault,
     oversized,
-    recall,
     relations_of,
 )
 from gateway.pgoutput.messages import ReplicaIdentity

@@ -16,7 +16,7 @@ from gateway.definitions.changes import copy_states
 from gateway.definitions.combine import make_plan
 from gateway.definitions.model import ALL_OPERATIONS, Catalog, Column, Plan, Publication, Table
 from gateway.definitions.sql.parser import parse_definitions
-from gateway.definitions.tables.remembered import oids_of, recall
+from gateway.definitions.tables.recalled import oids_of, recall
 from gateway.definitions.tables.unread import with_unread
 from gateway.pgoutput.messages import ReplicaIdentity
 

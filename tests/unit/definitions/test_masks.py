@@ -27,14 +27,8 @@ from gateway.definitions.model import (
     TableId,
 )
 from gateway.definitions.sql.parser import parse_definitions
-from gateway.definitions.tables.remembered import (
-    describe,
-    description_fault,
-    has_same_key,
-    masked_before,
-    recall,
-    unseen_since,
-)
+from gateway.definitions.tables.recalled import has_same_key, masked_before, recall, unseen_since
+from gateway.definitions.tables.remembered import describe, description_fault
 from gateway.pgoutput.messages import ReplicaIdentity
 from schemas.settings.masks import Mask
 from schemas.settings.tables import TypesTable
