@@ -9,6 +9,7 @@ schemas/envelope-debezium.avsc and schemas/envelope-row.avsc are what is made of
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 from gateway.core.errors import SchemaError
@@ -64,12 +65,32 @@ def _named(name: str, version: int | None = 1) -> dict[str, Any]:
     return {**versioned, "connect.name": name}
 
 
+@cache
+def _shared() -> dict[str, Any]:
+    """Return the envelope, of which all tables share what is the same in each.
+
+    Parsing it for each table takes as long as all the rest of a description.
+    """
+    return load("envelope")
+
+
 def _envelope(
     namespace: str, columns: Sequence[Mapping[str, Any]], envelope: Envelope
 ) -> dict[str, Any]:
-    schema = load("envelope")
-    schema["namespace"] = namespace
-    schema["fields"][0]["type"][1]["fields"] = list(columns)
+    return _filled(_shared(), namespace, columns, envelope)
+
+
+def _filled(
+    template: dict[str, Any],
+    namespace: str,
+    columns: Sequence[Mapping[str, Any]],
+    envelope: Envelope,
+) -> dict[str, Any]:
+    """Return `template` for one table; what no table changes is that of `template`."""
+    before, *others = template["fields"]
+    null, value = before["type"]
+    before = {**before, "type": [null, {**value, "fields": list(columns)}]}
+    schema = {**template, "namespace": namespace, "fields": [before, *others]}
     if not envelope.truncates:
         schema["pg_truncates"] = False
     return schema
@@ -78,7 +99,7 @@ def _envelope(
 def _debezium(
     namespace: str, columns: Sequence[Mapping[str, Any]], envelope: Envelope
 ) -> dict[str, Any]:
-    schema = _envelope(namespace, columns, envelope)
+    schema = _filled(load("envelope"), namespace, columns, envelope)
     kinds = {field["name"]: field["type"] for field in schema["fields"]}
     (value,) = (kind for kind in kinds["before"] if isinstance(kind, dict))
     (transaction,) = (kind for kind in kinds["transaction"] if isinstance(kind, dict))

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from binascii import unhexlify
 from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache
 from struct import Struct
+from types import CodeType
 from typing import Any, Final, NoReturn, TypeAlias
 
 from gateway.core.errors import SchemaError, ValueFormatError
@@ -253,9 +255,15 @@ def _compile(
     }
     namespace = {**_NAMESPACE, **nested, "explain": explain}
     source = encoder_source(steps, union=union, absent=absent)
-    exec(compile(source, f"<encoder of {schema}>", "exec"), namespace)  # noqa: S102 - see module
+    exec(_code(source), namespace)  # noqa: S102 - see module
     encode: RowEncoder = namespace["encode"]
     return encode
+
+
+@lru_cache(1024)
+def _code(source: str) -> CodeType:
+    """Compile a function, once for all tables whose columns have the same types in one order."""
+    return compile(source, "<encoder>", "exec")
 
 
 def _nested_encoder(field: Field) -> ValueEncoder:
@@ -264,7 +272,7 @@ def _nested_encoder(field: Field) -> ValueEncoder:
     if item is None or not field.type.array:
         return value_encoder(field)
     namespace = {**_NAMESPACE, "nested_p": value_encoder(item)}
-    exec(compile(items_source(item), "<encoder of items>", "exec"), namespace)  # noqa: S102
+    exec(_code(items_source(item)), namespace)  # noqa: S102
     return array_encoder(item, namespace["encode_items"])
 
 

@@ -43,6 +43,8 @@ _MOST_RECORDS: Final = 5_000
 """Number of records for topics, partitions and settings that a request may write; KRaft refuses
 more than 10,000."""
 _GRACE_S: Final = 1.0
+_EACH_S: Final = 0.05
+"""Time that a busy broker may take for each new topic before it shows the next one."""
 _POLL_S: Final = 0.05
 
 
@@ -343,20 +345,21 @@ def _wait_until_visible(
 ) -> dict[str, TopicDescription]:
     """Describe new topics: brokers learn of a topic some time after its creation.
 
-    A broker makes thousands of logs one after the other. `timeout_s` is the longest wait for one.
+    A broker makes thousands of logs one after the other, and may show none of them until it has
+    made all of a request. `timeout_s` is the longest wait for one, if few are left.
     """
     connection_errors = ErrorCallback()
     properties = {**admin_properties(kafka), **_CREATE_NOTHING}
     admin = make_client(AdminClient, properties, connection_errors)
     names = waiting = [spec.name for spec in specs]
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + max(timeout_s, _EACH_S * len(waiting))
     while waiting:
         asked_at = time.monotonic()
         listed = _Metadata(admin, connection_errors, timeout_s, await_restart=True).about(waiting)
         left = [name for name in waiting if name not in listed or not _has_leaders(listed[name])]
         now = time.monotonic()
         if len(left) < len(waiting):
-            deadline = now + timeout_s
+            deadline = now + max(timeout_s, _EACH_S * len(left))
         elif now >= deadline:
             read_topics(kafka, left, timeout_s=timeout_s, admin=admin)  # not authorised, perhaps
             raise _not_there(left[0], timeout_s)

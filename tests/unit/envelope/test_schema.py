@@ -14,7 +14,7 @@ from gateway.definitions.model import Column, Element, Table
 from gateway.definitions.tables.keys import key_of
 from gateway.envelope.schema import describe, has_choice
 from gateway.pgoutput.messages import ReplicaIdentity
-from schemas.settings.tables import TYPE_CHOICES, ChosenColumns, TypeMode, TypesTable
+from schemas.settings.tables import TYPE_CHOICES, ChosenColumns, Envelope, TypeMode, TypesTable
 from tests.unit.envelope.columns import INT4, NATIVE, T1, TEXT, EnvelopeColumn, column, numeric
 
 
@@ -25,6 +25,20 @@ def value_fields(schema: dict[str, Any]) -> list[dict[str, Any]]:
 
 def test_the_manuals_t1_has_the_value_schema_of_the_contract() -> None:
     assert describe("public", "t1", T1, ("a", "c")).value_schema == schemas.load("envelope")
+
+
+def test_tables_share_no_part_that_one_of_them_changes() -> None:
+    contract = schemas.load("envelope")
+    others = [
+        describe("public", "t2", [column("x", TEXT)], ()),
+        describe("public", "t3", T1, ("a",), envelope=Envelope(format="debezium")),
+    ]
+    assert describe("public", "t1", T1, ("a", "c")).value_schema == contract
+    assert [field["name"] for field in value_fields(others[0].value_schema)] == ["x"]
+    assert [each.value_schema["namespace"] for each in others] == [
+        "pgsluice.public.t2",
+        "pgsluice.public.t3",
+    ]
 
 
 def test_the_manuals_t1_has_the_key_schema_of_the_contract() -> None:
