@@ -1,1 +1,1 @@
-"""Commands of `pgsluice`, one module or folder each; `gateway.cli` parses, `gateway.calls` dispatches."""
+"""Commands of `pgsluice`, one module or folder each; `gateway.calls` calls them."""
