@@ -20,7 +20,7 @@ from typing import Final
 import psycopg
 
 from gateway.config import Settings
-from gateway.core.errors import ConfigError, DefinitionError
+from gateway.core.errors import ConfigError, DefinitionError, TransientError
 from gateway.core.lsn import ZERO_LSN
 from gateway.core.watermark import CopyState, Watermark
 from gateway.definitions.combine import make_plan
@@ -43,6 +43,7 @@ from gateway.rowfilter.permitted import is_collation
 from gateway.rowfilter.server.pushdown import is_exact_on, push_down
 from gateway.runtime.planning.table_checks import find_faults, key_faults
 from gateway.source.catalog.catalog import read_catalog
+from gateway.source.catalog.locked_tables import TableLockedError
 from gateway.source.catalog.tables import existing_relations
 from gateway.source.filters.immutable import check_filters
 from schemas.settings.text_files import LONGEST_FILE, read_text
@@ -134,18 +135,24 @@ def read_plan(
 
     Raises:
         DefinitionError: the definitions cannot be served.
-        TransientError: the connection is gone.
+        TableLockedError: a table of a filter is locked, and there is no watermark.
+        TransientError: the connection is gone; or such a table is locked and cannot be held.
     """
     states = () if watermark is None else watermark.copies
-    catalog = read_catalog(
-        connection,
-        definitions,
-        known_tables(states),
-        () if ddl_state is None else _oids_of(ddl_state, known),
-    )
-    if ddl_state is not None:
-        catalog = catalog_at(catalog, ddl_state, known)
-    plan = _vetted(settings, connection, definitions, catalog, watermark, faults, rights=rights)
+    try:
+        catalog = read_catalog(
+            connection,
+            definitions,
+            known_tables(states),
+            () if ddl_state is None else _oids_of(ddl_state, known),
+        )
+        if ddl_state is not None:
+            catalog = catalog_at(catalog, ddl_state, known)
+        plan = _vetted(settings, connection, definitions, catalog, watermark, faults, rights=rights)
+    except TableLockedError as error:
+        if watermark is None:  # with it, the table may be held
+            raise
+        raise TransientError(error.message, hint=error.hint) from None
     if settings.filters.pushdown and is_exact_on(connection.info.server_version):
         return push_down(plan, definitions)
     return plan
@@ -172,6 +179,12 @@ def _vetted(
         key = (subscription, table.schema, table.name)
         return holds and (key in published or not listed.has(subscription, table))
 
+    for (name, oid), error in catalog.broken.items():
+        having = (s.name for s in definitions.subscriptions if name in s.publications)
+        if isinstance(error, TableLockedError) and not all(
+            holdable(subscription, catalog.tables[oid]) for subscription in having
+        ):
+            raise error
     masked = masked_before(states) if definitions.masks else ()
     # A table whose description is lost could have got another name: then none may be unknown.
     described = all(s.taken for s in states if s.state not in ("held", "missing"))

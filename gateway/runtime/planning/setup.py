@@ -17,7 +17,7 @@ import psycopg
 from gateway.config import Settings
 from gateway.core.background import OnWait, keep_waiting
 from gateway.core.descriptors import wait_readable
-from gateway.core.errors import DefinitionError, FatalError
+from gateway.core.errors import DefinitionError, FatalError, TransientError
 from gateway.core.lsn import ZERO_LSN
 from gateway.core.records import Batch
 from gateway.core.watermark import CopyState, Watermark
@@ -39,6 +39,7 @@ from gateway.sink.own_topics.progress import KafkaProgress, read_progress
 from gateway.sink.registry.registry import Registry
 from gateway.sink.topics.durability import Risk
 from gateway.sink.topics.topics import describe_topics
+from gateway.source.catalog.locked_tables import TableLockedError
 from gateway.source.catalog.watch import whole_digest
 from gateway.source.filters.evaluator import ServerEvaluator
 from gateway.source.provisioning.trigger_installation import has_ddl_messages
@@ -304,6 +305,8 @@ def _first_plan(
         watermark = recovered.watermark
         if watermark is not None:
             watermark = replace(watermark, copies=released(watermark.copies, recovered.requests))
+    if isinstance(refused, TableLockedError) and watermark is None:
+        raise TransientError(refused.message, hint=refused.hint)
     if refused is not None and watermark is None:
         raise refused
     return None, watermark

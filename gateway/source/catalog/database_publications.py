@@ -13,6 +13,7 @@ from typing import Any, Final
 import psycopg
 
 from gateway.definitions.model import PublishedRelation
+from gateway.source.catalog.locked_tables import NEXT_LOCK_TIMEOUT, TableLockedError, locked
 
 __all__ = ["Listed", "read_listed", "relations_query"]
 
@@ -29,10 +30,12 @@ class Listed:
     Attributes:
         relations: Published relations.
         excepted: OIDs of relations that FOR ALL TABLES leaves out, with their partitions.
+        locked: Errors of further relations, whose filters cannot be read now.
     """
 
     relations: tuple[PublishedRelation, ...]
     excepted: frozenset[int]
+    locked: tuple[TableLockedError, ...] = ()
 
 
 def relations_query(*, filters: bool, excepts: bool, catalog: str = _CATALOG) -> str:
@@ -70,7 +73,12 @@ def read_listed(
         for name in ("prqual", "prexcept")
     }
     query = relations_query(filters=columns["prqual"], excepts=columns["prexcept"], catalog=catalog)
-    rows = connection.execute(query.encode(), (publication_oid,)).fetchall()
+    errors: list[TableLockedError] = []
+    try:
+        with connection.transaction():
+            rows = connection.execute(query.encode(), (publication_oid,)).fetchall()
+    except psycopg.errors.LockNotAvailable:
+        rows, errors = _one_by_one(connection, publication_oid, catalog, query)
     return Listed(
         tuple(
             PublishedRelation(oid, where, None if names is None else tuple(names), None)
@@ -78,4 +86,25 @@ def read_listed(
             if not excepted
         ),
         frozenset(oid for oid, _, _, excepted in rows if excepted),
+        tuple(errors),
     )
+
+
+def _one_by_one(
+    connection: psycopg.Connection[Any], publication_oid: int, catalog: str, query: str
+) -> tuple[list[tuple[Any, ...]], list[TableLockedError]]:
+    """Read the relations of which one is locked: each by itself, without those that are locked."""
+    connection.execute(NEXT_LOCK_TIMEOUT)
+    members = f"SELECT prrelid, prrelid::pg_catalog.regclass::pg_catalog.text FROM {catalog}"  # noqa: S608
+    one = query.replace("WHERE r.prpubid = %s", "WHERE r.prpubid = %s AND r.prrelid = %s")
+    rows: list[tuple[Any, ...]] = []
+    errors: list[TableLockedError] = []
+    for oid, name in connection.execute(
+        f"{members} WHERE prpubid = %s ORDER BY 1".encode(), (publication_oid,)
+    ).fetchall():
+        try:
+            with connection.transaction():
+                rows += connection.execute(one.encode(), (publication_oid, oid)).fetchall()
+        except psycopg.errors.LockNotAvailable:
+            errors.append(locked(connection, oid, name))
+    return rows, errors

@@ -7,7 +7,7 @@ every type, cast and operator, and prints it back. Whatever is created for that 
 from __future__ import annotations
 
 import secrets
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import psycopg
 from psycopg import sql
@@ -16,6 +16,7 @@ from gateway.core.errors import AccessError, FilterError, GatewayError, Transien
 from gateway.definitions.model import Catalog, Definitions, Table, TableClause
 from gateway.definitions.sql.expression import column_names, select_where
 from gateway.definitions.sql.foreign_code import first_reference, foreign_name, has_part_of
+from gateway.source.catalog.locked_tables import locked
 from gateway.source.catalog.node_tree import (
     FIRST_NORMAL_OID,
     ONLY_BUILT_IN,
@@ -63,6 +64,15 @@ _TYPES: Final = """
 
 _PLAIN_VIEWS_SINCE: Final = 160000
 
+_MOST_RENDERED: Final = 10_000
+_Rendered: TypeAlias = dict[tuple[int, bool, Table, str], str]
+_rendered: Final[_Rendered] = {}
+"""Renderings of filters, by server version, whether a publication judged it, table and filter.
+
+Only the table decides on them beside the filter, and a table that somebody has locked for a while
+need not be asked about once more when another one is altered.
+"""
+
 
 class FilterResolver:
     """Resolves the filters of one definitions text over one connection, inside its transaction.
@@ -84,9 +94,20 @@ class FilterResolver:
         Raises:
             FilterError: the server, or its rules for row filters, refuse it; with the position.
             AccessError: the role may not even create a temporary view.
-            TransientError: a lock could not be had in time, or the connection is gone.
+            TableLockedError: a lock could not be had in time.
+            TransientError: the table was altered meanwhile, or the connection is gone.
         """
         self._refuse_user_types(clause, table)
+        assert clause.where is not None
+        key = (self._connection.info.server_version, self._by_publication, table, clause.where)
+        if (found := _rendered.get(key)) is None:
+            found = self._ask(clause, table)
+            if len(_rendered) >= _MOST_RENDERED:
+                _rendered.clear()
+            _rendered[key] = found
+        return found
+
+    def _ask(self, clause: TableClause, table: Table) -> str:
         if self._by_publication:
             try:
                 return self._ask_publication(clause, table)
@@ -99,12 +120,16 @@ class FilterResolver:
                     on_standby="create the publication on its primary, and leave only the "
                     "subscriptions in the definitions file",
                 ) from None
+            except psycopg.errors.LockNotAvailable:
+                raise locked(self._connection, table.oid, str(table)) from None
             except psycopg.Error as error:
                 raise self._refusal(error, clause, self._prefix_length) from None
         try:
             return self._ask_view(clause, table)
         except psycopg.errors.InsufficientPrivilege as error:
             raise self._denial(error.diag.message_primary, clause, table) from None
+        except psycopg.errors.LockNotAvailable:
+            raise locked(self._connection, table.oid, str(table)) from None
         except psycopg.Error as error:
             raise self._refusal(error, clause, self._prefix_length) from None
 

@@ -18,6 +18,7 @@ from gateway.core.errors import FilterError
 from gateway.definitions.model import Table, TableClause
 from gateway.definitions.sql.expression import refuse_nodes
 from gateway.source.catalog.filter_text import RENDERING_SETTINGS, FilterResolver
+from gateway.source.catalog.locked_tables import locked
 
 __all__ = ["PlannedFilterResolver"]
 
@@ -37,7 +38,8 @@ class PlannedFilterResolver(FilterResolver):
 
         Raises:
             FilterError: the server, or the rules for row filters, refuse it; with the position.
-            TransientError: a lock could not be had in time, or the connection is gone.
+            TableLockedError: a lock could not be had in time.
+            TransientError: the table was altered meanwhile, or the connection is gone.
         """
         assert clause.where is not None
         self._refuse_user_types(clause, table)
@@ -47,6 +49,8 @@ class PlannedFilterResolver(FilterResolver):
             return self._ask_planner(clause, table)
         except psycopg.errors.InsufficientPrivilege as error:
             raise self._denial(error.diag.message_primary, clause, table) from None
+        except psycopg.errors.LockNotAvailable:
+            raise locked(self._connection, table.oid, str(table)) from None
         except psycopg.Error as error:
             raise self._refusal(error, clause, self._prefix_length) from None
 

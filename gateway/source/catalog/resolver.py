@@ -160,6 +160,7 @@ class DefinitionLookup:
                 f'"{subscription.name}" names it)',
             )
         listed = self._read_listed(row[0])
+        self.broken |= {(name, error.table_oid): error for error in listed.locked}
         return Publication(
             name=name,
             operations=frozenset(

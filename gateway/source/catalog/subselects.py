@@ -15,6 +15,7 @@ import psycopg
 from gateway.core.errors import FilterError
 from gateway.definitions.model import Table, TableClause
 from gateway.source.catalog.filter_text import FilterResolver
+from gateway.source.catalog.partition_trees import tree_of
 from gateway.source.catalog.planned_filters import PlannedFilterResolver
 from gateway.source.catalog.tables import FIRST_NORMAL_OID, read_tables
 from gateway.source.session.connection import role_schemas
@@ -25,17 +26,17 @@ from gateway.subselects.text.scope import InnerTable
 
 __all__ = ["SubselectResolver"]
 
-_FIND: Final = """
+_FIND: Final = f"""
     SELECT c.oid, c.relkind::pg_catalog.text, c.relpersistence::pg_catalog.text,
         pg_catalog.row_security_active(c.oid) OR EXISTS (
-            SELECT FROM pg_catalog.pg_partition_tree(c.oid) AS p
-            WHERE pg_catalog.row_security_active(p.relid)),
+            {tree_of("c.oid")}
+            SELECT FROM tree WHERE pg_catalog.row_security_active(tree.oid)),
         c.relkind = 'r' AND EXISTS (
             SELECT FROM pg_catalog.pg_inherits AS i WHERE i.inhparent = c.oid)
     FROM pg_catalog.unnest(%s::pg_catalog.text[]) WITH ORDINALITY AS s (name, nr)
     JOIN pg_catalog.pg_namespace AS n ON n.nspname = s.name
     JOIN pg_catalog.pg_class AS c ON c.relnamespace = n.oid
-    WHERE c.relname = %s ORDER BY s.nr LIMIT 1"""
+    WHERE c.relname = %s ORDER BY s.nr LIMIT 1"""  # noqa: S608
 
 
 class SubselectResolver:

@@ -6,6 +6,7 @@ import pytest
 
 from gateway.definitions.sql.parser import parse_definitions
 from gateway.source.catalog.catalog import read_catalog
+from gateway.source.catalog.locked_tables import TableLockedError
 from gateway.source.catalog.shape_queries import read_shapes
 from gateway.source.catalog.tables import estimated_rows
 from gateway.source.catalog.watch import whole_digest
@@ -36,3 +37,41 @@ def test_a_locked_tree_is_seen_with_its_leaves_without_waiting(database: Databas
     assert catalog.tables[r].leaves == (leaf,)
     assert set(catalog.tables) >= {r, leaf, t}
     assert estimates["public", "r"] == 1
+
+
+def test_a_filter_on_a_locked_table_spoils_no_other(database: Database) -> None:
+    filters = (
+        "CREATE PUBLICATION p FOR TABLE t WHERE (a > 1), u WHERE (a > 1);"
+        "CREATE PUBLICATION q FOR TABLE u WHERE (EXISTS (SELECT FROM i WHERE i.a = u.a AND a > 2));"
+        "CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p, q, d"
+    )
+    with database.connect() as holder, database.connect() as connection:
+        holder.execute(
+            "CREATE TABLE t (a int PRIMARY KEY); CREATE TABLE u (a int PRIMARY KEY);"
+            "CREATE TABLE i (a int PRIMARY KEY);"
+            "CREATE PUBLICATION d FOR TABLE t WHERE (a > 3), u WHERE (a > 3)"
+        )
+        t, u = (value_of(holder, "SELECT %s::regclass::oid", name) for name in "tu")
+        connection.execute("SET lock_timeout = '10ms'")
+        definitions, pid = parse_definitions(filters), holder.info.backend_pid
+        with holder.transaction():
+            holder.execute("LOCK TABLE t, i")
+            with pytest.raises(TableLockedError, match=r"filter on public\.t cannot be read"):
+                read_catalog(connection, definitions)
+            catalog = read_catalog(
+                connection, definitions, {("public", n): o for n, o in (("t", t), ("u", u))}
+            )
+        before = read_catalog(connection, definitions)
+        with holder.transaction():
+            holder.execute("LOCK TABLE t, i")
+            after = read_catalog(connection, parse_definitions(filters.replace(", d", "")))
+
+    # A server of 16 prints the filters of its publications without a lock.
+    assert {("p", t), ("q", u)} <= catalog.broken.keys() <= {("p", t), ("q", u), ("d", t)}
+    assert f"a lock on it is held by pid {pid}" in str(catalog.broken["q", u])
+    assert "filter on public.i" in catalog.broken["q", u].reason
+    assert [r.where for r in catalog.publications["p"].relations] == ["(a > 1)"]
+    assert u in {relation.table_oid for relation in catalog.publications["d"].relations}
+    assert not before.broken
+    assert not after.broken
+    assert after.publications["p"] == before.publications["p"]

@@ -131,6 +131,31 @@ def test_a_table_whose_filter_has_lost_its_column_is_held_until_it_is_there_agai
     assert s.rebuilt("u") == [(1,), (2,)]
 
 
+def test_a_filtered_table_that_is_locked_during_a_start_stops_no_other(
+    scene: MakeScene, database: Database
+) -> None:
+    with database.connect() as connection, database.connect() as owner:
+        connection.execute(TABLES.encode())
+        s = scene(DEFINITIONS, **QUICK)
+        process = started(s)
+        assert process.terminate() == 0, process.log()
+        with owner.transaction():
+            owner.execute("LOCK TABLE t")
+            process = s.project.start()
+            connection.execute("INSERT INTO u VALUES (1)")
+            published_to(s, current_lsn(connection))
+            assert f"held by pid {owner.info.backend_pid}" in str(states(s)[-1][1])
+            assert "-> let that session end" in s.cli("status").out
+        connection.execute("INSERT INTO t VALUES (10, 10)")
+        copied(s, "t")
+        published_to(s, current_lsn(connection))
+        assert process.terminate() == 0, process.log()
+        rows = s.source_rows(FILTERED)
+
+    assert s.rebuilt("t") == rows
+    assert s.rebuilt("u") == [(1,)]
+
+
 def test_by_policy_a_table_that_cannot_be_published_stops_the_gateway(
     scene: MakeScene, database: Database
 ) -> None:
