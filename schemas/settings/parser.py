@@ -14,7 +14,8 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -111,8 +112,10 @@ def parse(
     path = find_file(given, environment)
     file = _read_toml(path)
     wanted = only or (*_TABLES, *_FREE)
+    problems: list[SettingError] = []
     for table in file:
-        _check_known("table", table, {*_TABLES, *_FREE}, f"[{table}]")
+        with _noted(problems):
+            _check_known("table", table, {*_TABLES, *_FREE}, f"[{table}]")
     raw: dict[str, dict[str, Any]] = {
         name: flatten(name, file.get(name, {})) if name in _FREE else dict(file.get(name, {}))
         for name in wanted
@@ -125,7 +128,27 @@ def parse(
     )
     _anchor_paths(raw, path.resolve().parent)
     _overlay(raw, environment)
-    return Parsed(path, {name: _table(name, raw[name]) for name in wanted}, file, warnings)
+    parsed = {name: _table(name, raw[name], problems) for name in wanted}
+    _refuse(problems)
+    return Parsed(path, parsed, file, warnings)
+
+
+@contextmanager
+def _noted(problems: list[SettingError]) -> Iterator[None]:
+    """Note a wrong setting instead of raising it: a person mends all of them at once."""
+    try:
+        yield
+    except SettingError as error:
+        problems.append(error)
+
+
+def _refuse(problems: Sequence[SettingError]) -> None:
+    """Raise the wrong settings, one of them as it is, several as one error that names each."""
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        lines = [f"  {error}" + (f" ({error.hint})" if error.hint else "") for error in problems]
+        raise SettingError("\n".join((f"{len(problems)} settings are wrong:", *lines)))
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -209,20 +232,24 @@ def _has_nul(value: object) -> bool:
     return isinstance(value, str) and "\0" in value
 
 
-def _table(name: str, raw: Mapping[str, Any]) -> Any:
+def _table(name: str, raw: Mapping[str, Any], problems: list[SettingError]) -> Any:
+    """Return a table, or None if one of its values is wrong, which is added to `problems`."""
     if name in _FREE:
         free = _FREE[name]
         if not raw.get(free.required):
-            raise _required(name, free.required, f"for example {free.example}; or set")
+            problems.append(_required(name, free.required, f"for example {free.example}; or set"))
         return raw
-    known = _declared(name)
-    for key in raw:
-        _check_known("key", key, known, f"{name}.{key}")
-    values = {key: convert(f"{name}.{key}", value, known[key]) for key, value in raw.items()}
-    for key, one in known.items():
-        if one.default is MISSING and key not in values:
-            raise _required(name, key, "or set")
-    return _TABLES[name](**values)
+    known, values, before = _declared(name), {}, len(problems)
+    for key, value in raw.items():
+        with _noted(problems):
+            _check_known("key", key, known, f"{name}.{key}")
+            values[key] = convert(f"{name}.{key}", value, known[key])
+    problems += (
+        _required(name, key, "or set")
+        for key, one in known.items()
+        if one.default is MISSING and key not in raw
+    )
+    return None if len(problems) > before else _TABLES[name](**values)
 
 
 def _declared(table: str) -> Mapping[str, Declared]:

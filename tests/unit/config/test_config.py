@@ -126,6 +126,25 @@ def test_what_is_required_is_named_with_its_variable(tmp_path: Path, table: str,
     assert f"PGSLUICE_{table.upper()}__{name}" in caught.value.hint
 
 
+def test_all_wrong_settings_are_named_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "pgsluice.toml"
+    path.write_text("[source]\nslto = 's'\n[limits]\nretry_for_s = 'long'\n[kafak]\nacks = 'all'\n")
+
+    with pytest.raises(ConfigError, match="7 settings are wrong") as caught:
+        load_settings(path, {})
+
+    assert [line.partition(":")[0].strip() for line in str(caught.value).splitlines()[1:]] == [
+        "[kafak]",
+        "source.slto",
+        "source.dsn",
+        "definitions.file",
+        "limits.retry_for_s",
+        "kafka.bootstrap.servers",
+        "registry.url",
+    ]
+    assert "PGSLUICE_SOURCE__DSN" in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
