@@ -279,7 +279,17 @@ class Registry(Closing):
             )
         if error.http_status_code >= 500 or error.http_status_code == 429:
             return TransientError(f"{what} failed: {reason} (HTTP {error.http_status_code})")
-        return FatalError(f"{what} refuses the request{of}: {reason}")
+        status = f"HTTP {error.http_status_code}"
+        if 300 <= error.http_status_code < 400:
+            return FatalError(
+                f"{what} sends the request{of} to another address ({status})",
+                hint="set registry.url to the address that answers: redirects are not followed, "
+                "since they could take the password elsewhere",
+            )
+        return FatalError(
+            f"{what} refuses the request{of}: {reason} ({status})",
+            hint="check that registry.url is that of a schema registry with Confluent's API",
+        )
 
 
 def _text_of(schema: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.core.errors import AccessError
+from gateway.core.errors import AccessError, FatalError
 from gateway.sink.registry.registry import Registry
 from tests.support.backends.registry_answers import answering_registry
 
@@ -19,3 +19,13 @@ def test_a_registry_that_refuses_the_user_withholds_a_right(status: int) -> None
             registry.find_text(7)
 
     assert raised.value.hint is not None and "basic.auth.user.info" in raised.value.hint
+
+
+def test_a_registry_that_sends_elsewhere_is_named_with_what_to_set() -> None:
+    with answering_registry(None, {7: (308, b"moved")}) as server:
+        registry = Registry({"url": server.url})
+
+        with pytest.raises(FatalError, match=r"another address \(HTTP 308\)") as raised:
+            registry.find_text(7)
+
+    assert raised.value.hint is not None and "registry.url" in raised.value.hint
