@@ -10,6 +10,7 @@ from collections.abc import (
     Callable,
     Collection,
     Container,
+    Iterable,
     Iterator,
     Mapping,
     Sequence,
@@ -156,7 +157,7 @@ def make_plan(
         published = list(publishes_of(members, subscription, publications, left_out, masks))
         copied = [table for table in members.copied(publications) if table.oid not in left_out]
         if not copied:
-            warnings.append(f'subscription "{subscription.name}" has no tables')
+            warnings.append(_why_empty(subscription.name, list(held.values())))
         if subscription.copy_data:
             copies += [copy_of(members, subscription, publications, t, masks) for t in copied]
         publishes += published
@@ -394,3 +395,13 @@ def _detachable(
 
 def _leaves(catalog: Catalog, oid: int) -> Iterator[int]:
     return (leaf for leaf in catalog.tables[oid].leaves if leaf in catalog.tables)
+
+
+def _why_empty(subscription: str, held: Iterable[HeldTable]) -> str:
+    """Say that a subscription has no tables, or that all of them are held, and why."""
+    its = [table for table in held if table.subscription == subscription]
+    if not its:
+        return f'subscription "{subscription}" has no tables'
+    first = f"{its[0].schema}.{its[0].table}: {its[0].reason}"
+    number = "its only table is" if len(its) == 1 else f"all {len(its)} tables are"
+    return f'subscription "{subscription}" publishes nothing: {number} held; {first}'

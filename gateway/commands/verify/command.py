@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["verify"]
 
 _LOG: Final = logging.getLogger(__name__)
+_SHOWN: Final = 3
+"""Number of held tables that an error names."""
 
 
 def verify(
@@ -114,7 +116,12 @@ def _chosen(
     for name in names:
         found = compared_tables(plan, name, hash_key)
         if not found:
-            raise TransientError(f"subscription {name} has no tables to compare")
+            held = [f"{one.schema}.{one.table}" for one in plan.held if one.subscription == name]
+            raise TransientError(
+                f"subscription {name} has no tables to compare"
+                + (f": {', '.join(held[:_SHOWN])} held" if held else ""),
+                hint="`pgsluice status` says why, and what to do" if held else None,
+            )
         found = _named(name, found, tables) if tables else found
         # A native subscriber has everything that was published.
         excluded = [] if native is not None else [one for one in found if one.reason is not None]

@@ -420,6 +420,10 @@ def test_a_held_table_without_masks_has_no_description() -> None:
     (state,) = copy_states(plan, (), reconcile=True)
 
     assert (state.state, state.taken) == ("held", "")
+    publishes_nothing = (
+        'subscription "s" publishes nothing: its only table is held; public.t: no right'
+    )
+    assert publishes_nothing in plan.warnings
 
 
 @pytest.mark.parametrize("forged", ["7", "null", "[7]", "[[7]]"])
