@@ -37,7 +37,7 @@ th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid var(-
   overflow-wrap: anywhere; vertical-align: top; }
 th, td.number { white-space: nowrap; overflow-wrap: normal; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
-td.state { overflow-wrap: break-word; }
+td.state { overflow-wrap: break-word; } td.name, td.topic { min-width: 9rem; }
 td a { color: inherit; text-decoration-color: var(--line); }
 .problems { list-style: none; padding: 0; margin: .8rem 0 0; }
 .problems li { border-left: .3rem solid var(--wait); background: var(--soft); margin: .4rem 0;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,7 +22,7 @@ _COLUMNS: Final = (
     ("copied", "number"),
     ("last change", "number"),
     ("filter by", ""),
-    ("topic", ""),
+    ("topic", "topic"),
 )
 
 
@@ -122,17 +123,22 @@ def _row(
     why = f'<span class="reason"><br><small>{escape(reason)}</small></span>'
     only = selection.query(search=searched(table))
     cells = (
-        escape(table["subscription"]),
-        f'<a href="{escape(only)}">{escape(table["table"])}</a>',
+        _breakable(table["subscription"]),
+        f'<a href="{escape(only)}">{_breakable(table["table"])}</a>',
         f'<span><span class="{kind}">{escape(table["state"])}</span>{why if reason else ""}</span>',
         f"{counts.published:,}",
         f"{counts.filtered:,}{share}",
         copied,
         last,
         escape(who),
-        escape(table.get("topic") or ""),
+        _breakable(table.get("topic") or ""),
     )
     return "<tr>" + "".join(map(_cell, _COLUMNS, cells, [labelled] * len(cells))) + "</tr>"
+
+
+def _breakable(name: str) -> str:
+    """Return a name that is wrapped after its points and underscores, not within its words."""
+    return re.sub(r"(?<=[._])(?=.)", "<wbr>", escape(name))
 
 
 def _moves(table: Mapping[str, Any]) -> str:
