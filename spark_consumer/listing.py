@@ -16,7 +16,7 @@ from spark_consumer.errors import TableError
 from spark_consumer.formats.catalog import Catalog
 from spark_consumer.formats.choice import table_details
 from spark_consumer.formats.commit_metadata import NO_VERSION
-from spark_consumer.names import history_name, lsn_text, table_folder
+from spark_consumer.names import history_name, lsn_text, source_name, table_folder
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.spark.local_folder import LocalFolder, ReadableFolder, local_path
 from spark_consumer.states.manifests import Manifest, ManifestReader
@@ -94,7 +94,7 @@ def _listed(
         commit = None if details is None else details.commit
         tables.append(
             {
-                "table": name,
+                "table": source_name(name),
                 **place(name),
                 "version": None if state is None else state.version,
                 "rows": None if details is None else details.rows,
@@ -105,7 +105,7 @@ def _listed(
         )
     histories = [
         {
-            "table": name,
+            "table": source_name(name),
             **place(history_name(name)),
             "version": one.version if one.version != NO_VERSION else None,
             "complete_until": lsn_text(one.end_lsn),
