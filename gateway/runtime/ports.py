@@ -183,7 +183,7 @@ class Copier(Protocol):
 
     @property
     def altered(self) -> bool:
-        """Whether a new plan is needed to go on."""
+        """Whether another one has to go on, as the tables are now."""
 
     def awaited(self) -> Lsn | None:
         """Return the first position for which something waits."""

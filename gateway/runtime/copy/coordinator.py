@@ -53,6 +53,7 @@ _ANY_ROW: Final = (
     "any of its rows may have entered or left: a set that its filter reads was emptied or built "
     "again, or too many values have changed"
 )
+_COPIED_AGAIN: Final = "a table is copied again"
 _ALTERED: Final = "a table was altered; it is copied again when it can be published"
 
 
@@ -121,6 +122,8 @@ class TableCopier:
         self._note_sets()
         self._placing = False
         self._altered = False
+        self._is_copied_again = False
+        self._renews_from = time.monotonic() + retry_s
         self.faults: dict[TableId, Fault] = {}
 
     def __enter__(self) -> Self:
@@ -161,11 +164,21 @@ class TableCopier:
         while self._open and self._open[-1].over:
             self._open.pop()
         moves = self._moves is not None and self._moves.unsettled
-        return bool(self._open) or moves or self._is_building
+        return bool(self._open) or moves or self._is_building or self._is_copied_again
 
     @property
     def altered(self) -> bool:
-        """See `gateway.runtime.ports.Copier`."""
+        """See `gateway.runtime.ports.Copier`.
+
+        A table to be copied again waits for a while: the owner of an inner table may empty it in a
+        loop, and all others wait for another copier.
+        """
+        renews = self._is_copied_again and time.monotonic() >= self._renews_from
+        return self.needs_plan or renews
+
+    @property
+    def needs_plan(self) -> bool:
+        """Whether another copier needs another plan."""
         altered = self._altered or self._workers.altered or self._routes.copy_invalidated
         return altered or (self._sets is not None and self._sets.altered)
 
@@ -181,7 +194,7 @@ class TableCopier:
                 if not job.over and job.copy.started:
                     self._set_progress(job)
         if self._followed is not None and not self._placing:
-            self._hold_whole(self._followed)
+            self._copy_whole(self._followed)
         for copy in self._plan.copies if self._routes.held.reasons else ():
             because = self._routes.held.reasons.get((copy.subscription, copy.target_oid))
             if because is not None:
@@ -197,6 +210,8 @@ class TableCopier:
         self._pop_notes()  # also when all is copied: a note that stays would keep the loop awake
         if not self.unfinished:
             return None
+        if self._followed is not None:
+            self._copy_whole(self._followed)
         if self._sets is not None and (read := self._sets.due(until)) is not None:
             inner, chunk = read
             assert self._followed is not None
@@ -245,7 +260,9 @@ class TableCopier:
         return self._followed is not None and bool(self._followed.following.unbuilt)
 
     def _may_place(self, job: CopyJob) -> bool:
-        """Whether the sets are there by which the rows of a job are chosen."""
+        """Whether a job goes on, and the sets are there by which its rows are chosen."""
+        if job.over:
+            return False
         followed = self._followed
         return followed is None or all(map(followed.is_ready, job.copies))
 
@@ -301,14 +318,18 @@ class TableCopier:
         state = self._states.of(copy)
         return state.state == "pending" and not state.progress.started
 
-    def _hold_whole(self, followed: FollowedTables) -> None:
-        """Copy the tables again of which nobody knows what subscribers have."""
+    def _copy_whole(self, followed: FollowedTables) -> None:
+        """Let the next copier copy the tables of which nobody knows what subscribers have."""
         for rows in followed.outer.values():
             whole = followed.following.moves[rows.table.oid].whole
             for copy in rows.copies if whole else ():
                 if copy.subscription in whole and not self._is_new(copy):
-                    table_id = (copy.subscription, copy.target_oid)
-                    self._routes.held.hold({table_id: _ANY_ROW})
+                    self._states.start_over(copy, _COPIED_AGAIN, because=_ANY_ROW)
+                    self._routes.held.mark([(copy.subscription, copy.target_oid)])
+                    self._is_copied_again = True
+                    for job in self._jobs:
+                        if copy in job.copies and not job.over:
+                            self._end(job)  # the others of it go on with the next copier
 
     def _publish(
         self, job: CopyJob, chunk: Chunk, lsn: Lsn, *, whole: bool

@@ -173,8 +173,9 @@ class Streaming:
             outcome = self._pipeline.run(copier, switch=reloader, renew=reloader.is_asked_to_copy)
             if copier.faults and settings.definitions.on_table_error == "stop":
                 raise FatalError(next(iter(copier.faults.values())).reason)
-            asked = reloader.requests if outcome is Outcome.START_AGAIN else ()
-            if asked and not self._needs_new_plan(copier, asked):
+            again = outcome is Outcome.START_AGAIN and not self._pipeline.is_ending
+            asked = reloader.requests if again else ()
+            if (asked or (again and copier.altered)) and not self._needs_new_plan(copier, asked):
                 # The stream goes on, and threads may take their time to end.
                 with self._receiver.answering():
                     stack.close()
@@ -199,7 +200,7 @@ class Streaming:
         """Whether only another attempt can accept the requests."""
         states = self._pipeline.durable.copies
         return bool(
-            copier.altered
+            copier.needs_plan
             or self._routes.needs_replan
             or new_partitions(self._slot.setup.plan, states)
             or released(states, asked) != states

@@ -207,6 +207,11 @@ class Pipeline:
         return Outcome.REACHED_ENDPOS if self._position.passed else Outcome.STOPPED
 
     @property
+    def is_ending(self) -> bool:
+        """Whether endpos was passed, or other definitions have a point: it cannot be run again."""
+        return self._position.passed or self._position.switched
+
+    @property
     def durable(self) -> Watermark:
         """The watermark that Kafka has committed."""
         return self._commits.durable

@@ -184,6 +184,20 @@ def test_a_locked_table_keeps_no_other_from_moving(scene: MakeScene, database: D
             60,
             "orders to move",
         )
+
+        # An emptied inner table copies what it filters; for all others the stream goes on.
+        reads = b"SELECT active_pid FROM pg_replication_slots WHERE slot_name = %s"
+        [(walsender,)] = connection.execute(reads, [s.slot]).fetchall()
+        for number in range(3):
+            connection.execute("TRUNCATE customers")
+            connection.execute("INSERT INTO customers VALUES (%s, 1, 1)", [number])
+            copies = [record.op for record in s.read("bills", f"{s.slot}_bills")].count("t")
+            wait_until(bills, 60, "bills to be copied again")
+            connection.execute("UPDATE bills SET customer = %s WHERE id = 1", [number])
+            wait_until(bills, 60, "bills to go on")
+        assert copies > 1, "it is copied"
+        assert connection.execute(reads, [s.slot]).fetchall() == [(walsender,)]
+        gateway.wait_until_copied(60)
         assert gateway.terminate() == 0, gateway.log()
         s.run_to(current_lsn(connection))
     few = s.source_rows(f"SELECT * FROM orders WHERE {FEW}")
