@@ -50,6 +50,7 @@ svg polyline { fill: none; stroke: var(--mark); stroke-width: 1.5; }
 svg line { stroke: var(--line); } svg * { vector-effect: non-scaling-stroke; }
 .axis { display: flex; justify-content: space-between; font-size: .85rem; opacity: .75; }
 @media (max-width: 48rem) {
+  wbr { display: none; }
   .path { flex-direction: column; } .path .flow::after { content: "\\2193"; }
   form label, input[type=search] { flex: 1 1 100%; }
   input[type=search], button, nav a { min-height: 2.4rem; }
