@@ -43,6 +43,8 @@ CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p, f;
 
 
 def next_xid(connection: Connection) -> int:
+    """The next transaction id; whoever reads filters from here on tries them out, and takes one."""
+    filter_text._rendered.clear()
     return int(value_of(connection, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text"))
 
 
@@ -118,7 +120,6 @@ def test_a_type_that_is_altered_in_a_loop_costs_one_read_of_the_catalog(
 
     def reads(reader: PlanReader, commit_lsn: Lsn) -> bool:
         before = next_xid(connection)
-        filter_text._rendered.clear()  # one that is tried out takes an id
         reader.apply_ddl(content, commit_lsn)
         return next_xid(connection) > before
 
