@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -70,6 +70,15 @@ class Difference:
     def keys(self) -> set[Row]:
         """Return all keys that are known to differ."""
         return {*self.missing, *self.surplus, *self.changed}
+
+    def of(self, keys: Collection[Row]) -> Difference:
+        """Return the difference of some keys, among those that are known to differ."""
+        missing, surplus, changed = (
+            tuple(key for key in found if key in keys)
+            for found in (self.missing, self.surplus, self.changed)
+        )
+        more = self.more and bool(keys)
+        return Difference(self.rows, self.expected, missing, surplus, changed, more)
 
     def lines(self, columns: StructType, key: Sequence[str], limit: int = 10) -> Iterator[str]:
         """Yield report lines: counts by kind and sample keys."""

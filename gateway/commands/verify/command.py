@@ -18,6 +18,7 @@ from gateway.core.errors import ConfigError, TransientError
 from gateway.observe import event
 from gateway.runtime.planning.plan import read_definitions, read_plan
 from gateway.runtime.planning.setup import known_plan
+from gateway.sink.registry import registry as gateway_registry
 from gateway.source.session.connection import connect, server_facts
 from spark_consumer.errors import ConsumerError
 from spark_consumer.kafka.registry import Registry
@@ -160,6 +161,7 @@ def _compare(
     timeout_s: float,
 ) -> bool:
     from gateway.commands.verify.judge import against_native, against_source
+    from gateway.commands.verify.moving_tables import MovingTables
     from gateway.commands.verify.native import NativeReader
     from gateway.commands.verify.source import SourceReader
     from spark_consumer.verify.rebuilt import RebuiltTables
@@ -169,8 +171,12 @@ def _compare(
     with closing(Registry(wanted.registry_url, wanted.registry)) as schemas:
         rebuilt = RebuiltTables(wanted, spark, subscription, schemas, deadline)
         if native is None:
-            with SourceReader(settings.source.dsn, settings.copy.chunk_rows) as reader:
-                manifest, verdicts = against_source(reader, rebuilt, chosen.comparable)
+            with (
+                SourceReader(settings.source.dsn, settings.copy.chunk_rows) as reader,
+                closing(gateway_registry.Registry(settings.registry)) as registry,
+                MovingTables(settings.kafka, registry, subscription, deadline) as moving,
+            ):
+                manifest, verdicts = against_source(reader, rebuilt, chosen.comparable, moving.at)
         else:
             with NativeReader(native, subscription, deadline) as reader:
                 manifest, verdicts = against_native(reader, rebuilt, chosen.comparable)

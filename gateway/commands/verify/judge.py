@@ -4,36 +4,39 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, TypeAlias
 
-from pyspark.sql.types import StructType
-
+from gateway.commands.verify.compared_rows import ComparedRows
 from gateway.commands.verify.compared_tables import ComparedTable
 from gateway.commands.verify.native import NativeReader
-from gateway.commands.verify.source import SourceReader, SourceTable, Wanted
+from gateway.commands.verify.source import SourceReader
 from gateway.copy import Snapshot
 from gateway.core.lsn import Lsn, format_lsn
-from gateway.envelope.masking import RowMask
 from gateway.observe import event
 from spark_consumer.errors import ContractError
-from spark_consumer.states.manifests import Manifest, TableState
-from spark_consumer.verify.compare import Difference, compare, settle
+from spark_consumer.states.manifests import Manifest
+from spark_consumer.verify.compare import compare, settle
 from spark_consumer.verify.rebuilt import RebuiltTables
 from spark_consumer.verify.replay import Change
 from spark_consumer.verify.spool import Spool
-from spark_consumer.verify.text import Row, mark, plain_text, value_text
+from spark_consumer.verify.text import Row
 from spark_consumer.verify.window import DisturbedError
 
 __all__ = ["Comparison", "against_native", "against_source"]
 
 _LOG: Final = logging.getLogger(__name__)
 _ROUNDS: Final = 4
-_TELL_S: Final = 5.0
-"""Seconds between two log lines about one table."""
-_ROWS_A_LOOK: Final = 1000
+_SETTLED_S: Final = 60.0
+"""Longest wait of a round for a state at which no row moves."""
+_POLL_S: Final = 0.2
+_NO_TRANSACTION: Final = 0
+"""``xid`` of a change whose row was read from the source: it has that of no transaction."""
+
+Moving: TypeAlias = Callable[[int, Collection[str]], Collection[str]]
+"""Offset of a marker, and tables -> those whose rows move there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,108 +54,19 @@ class Comparison:
     lines: tuple[str, ...]
 
 
-@dataclass(slots=True)
-class _Table:
-    """A table that is compared.
-
-    Attributes:
-        begin: State from which on changes are read.
-        snapshot: Snapshot under which all rows of the spool were read; None if each chunk had one.
-        again: Rows by key that were read later, under the snapshot of the round.
-        suspects: Keys that are to be read again.
-        fault: Reason for which the last round has no result.
-        damaged: Whether its topic has records of another writer: no round has a result.
-        masked: Mask of the rows of the source, or None.
-    """
-
-    compared: ComparedTable
-    columns: StructType
-    begin: TableState
-    spool: Spool
-    snapshot: Snapshot | None = None
-    again: dict[Row, Row | None] = field(default_factory=dict)
-    suspects: set[Row] = field(default_factory=set)
-    difference: Difference | None = None
-    fault: str | None = None
-    damaged: bool = False
-    masked: RowMask | None = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.masked = self.compared.mask(self.columns.names)
-
-    @property
-    def name(self) -> str:
-        return self.compared.name
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        return self.compared.key
-
-    @property
-    def settled(self) -> bool:
-        """Whether nothing is left to read again."""
-        if self.damaged:
-            return True
-        return self.fault is None and not self.suspects and not self.difference
-
-    def differing(self) -> set[Row] | None:
-        """Return the differing keys if nothing else is open; None without any."""
-        if self.fault is not None or not self.difference:
-            return None
-        keys = self.difference.keys()
-        return keys if self.suspects <= keys else None
-
-    def source(self) -> SourceTable:
-        compared = self.compared
-        return SourceTable(
-            compared.table, compared.filters, tuple(self.columns.names), compared.key
-        )
-
-    def fill(self, rows: Iterable[Sequence[bytes | None]]) -> None:
-        self.spool.clear()
-        next_time = time.monotonic() + _TELL_S
-        for number, row in enumerate(self.marked(rows), 1):
-            self.spool.append(row)
-            if number % _ROWS_A_LOOK == 0 and time.monotonic() >= next_time:
-                event(_LOG, logging.INFO, "reading", table=self.name, rows=number)
-                next_time = time.monotonic() + _TELL_S
-
-    def marked(self, rows: Iterable[Sequence[bytes | None]]) -> Iterator[Row]:
-        """Yield rows of the source as they are compared: masked, and each value as its mark."""
-        kinds = [field.dataType for field in self.columns.fields]
-        keys = [name in self.key for name in self.columns.names]
-        for row in rows:
-            shown = row if self.masked is None else self.masked(row)
-            yield tuple(
-                mark(value_text(value.decode(), kind), key=key)
-                if isinstance(value, bytes)
-                else None
-                for value, kind, key in zip(shown, kinds, keys, strict=True)
-            )
-
-    def key_of(self, row: Row) -> Row:
-        return tuple(row[self.columns.names.index(name)] for name in self.key)
-
-    def wanted(self, keys: Collection[Row]) -> Wanted:
-        """Return which rows to read again: keys as PostgreSQL reads them, or a look at all rows."""
-        if self.compared.has_masked_key and keys:
-            sought = frozenset(keys)
-            return lambda row: self.key_of(*self.marked([row])) in sought
-        return self.plain(keys)
-
-    def plain(self, keys: Iterable[Row]) -> list[list[str]]:
-        """Return keys as PostgreSQL reads them."""
-        kinds = [self.columns[name].dataType for name in self.key]
-        return [
-            [plain_text((value or "=")[1:], kind) for value, kind in zip(one, kinds, strict=True)]
-            for one in keys
-        ]
-
-
 def against_source(
-    reader: SourceReader, rebuilt: RebuiltTables, listed: Sequence[ComparedTable]
+    reader: SourceReader,
+    rebuilt: RebuiltTables,
+    listed: Sequence[ComparedTable],
+    moving: Moving,
 ) -> tuple[Manifest, list[Comparison]]:
     """Compare tables with the source, at the state that is returned.
+
+    Args:
+        reader: Reader of the source.
+        rebuilt: The rebuilt tables.
+        listed: Tables to compare.
+        moving: Returns those of some tables whose rows move at a marker.
 
     Raises:
         GatewayError: the source cannot be read.
@@ -166,10 +80,10 @@ def against_source(
             _read(reader, table)
         for number in range(1, _ROUNDS + 1 if tables else 0):
             before = [table.differing() for table in tables]
-            manifest = _round(reader, rebuilt, tables)
+            manifest = _round(reader, rebuilt, tables, moving)
             # A difference that is the same twice is real.
             same = [
-                keys is not None and table.differing() == keys and not table.compared.moves
+                keys is not None and table.differing() == keys
                 for table, keys in zip(tables, before, strict=True)
             ]
             if all(one.settled or again for one, again in zip(tables, same, strict=True)):
@@ -184,11 +98,26 @@ def _reached(rebuilt: RebuiltTables, lsn: Lsn) -> Manifest:
     return rebuilt.now(lsn)
 
 
-def _tell(doing: str, table: _Table, number: int, total: int) -> None:
+def _settled(
+    rebuilt: RebuiltTables, lsn: Lsn, tables: Sequence[ComparedRows], moving: Moving
+) -> Manifest:
+    """Return a state at or beyond an LSN at which no row moves, if there is one in time."""
+    manifest = _reached(rebuilt, lsn)
+    names = [table.name for table in tables if table.compared.moves]
+    until = time.monotonic() + _SETTLED_S
+    while (found := moving(manifest.marker, names)) and time.monotonic() < until:
+        time.sleep(_POLL_S)
+        manifest = rebuilt.now(lsn)
+    for table in tables:
+        table.unsettled = table.name in found
+    return manifest
+
+
+def _tell(doing: str, table: ComparedRows, number: int, total: int) -> None:
     event(_LOG, logging.INFO, doing, table=table.name, number=number, of=total)
 
 
-def _unsettled(tables: Iterable[_Table]) -> Iterator[str]:
+def _unsettled(tables: Iterable[ComparedRows]) -> Iterator[str]:
     for table in tables:
         if not table.settled:
             differing = len(table.difference.keys()) if table.difference else 0
@@ -198,8 +127,8 @@ def _unsettled(tables: Iterable[_Table]) -> Iterator[str]:
 
 def _begun(
     rebuilt: RebuiltTables, manifest: Manifest, listed: Sequence[ComparedTable], stack: ExitStack
-) -> tuple[list[_Table], list[Comparison]]:
-    tables: list[_Table] = []
+) -> tuple[list[ComparedRows], list[Comparison]]:
+    tables: list[ComparedRows] = []
     comparisons: list[Comparison] = []
     for compared in listed:
         state = manifest.tables.get(compared.name)
@@ -220,11 +149,11 @@ def _begun(
             comparisons.append(Comparison(compared.name, False, (line,)))
             continue
         spool = stack.enter_context(Spool())
-        tables.append(_Table(compared, columns, state, spool))
+        tables.append(ComparedRows(compared, columns, state, spool))
     return tables, comparisons
 
 
-def _read(reader: SourceReader, table: _Table) -> None:
+def _read(reader: SourceReader, table: ComparedRows) -> None:
     """Read all rows of a table from the source."""
     if table.key:
         table.fill(reader.rows(table.source()))
@@ -233,7 +162,9 @@ def _read(reader: SourceReader, table: _Table) -> None:
         table.fill(rows)
 
 
-def _round(reader: SourceReader, rebuilt: RebuiltTables, tables: Sequence[_Table]) -> Manifest:
+def _round(
+    reader: SourceReader, rebuilt: RebuiltTables, tables: Sequence[ComparedRows], moving: Moving
+) -> Manifest:
     """Bring all tables to one state, and compare them; return that state."""
     tables = [table for table in tables if not table.damaged]
     for table in tables:
@@ -242,7 +173,7 @@ def _round(reader: SourceReader, rebuilt: RebuiltTables, tables: Sequence[_Table
             # Its disturbance is before this state.
             table.begin = _reached(rebuilt, reader.position()).tables[table.name]
             table.suspects.clear()
-            table.fault = None
+            table.pending = table.fault = None
             _read(reader, table)
     first = _reached(rebuilt, reader.position())
     for number, table in enumerate(tables, 1):
@@ -258,17 +189,18 @@ def _round(reader: SourceReader, rebuilt: RebuiltTables, tables: Sequence[_Table
     for (table, keys), rows in zip(wanted, found, strict=True):
         table.again = dict.fromkeys(keys)
         table.again |= {table.key_of(row): row for row in table.marked(rows)}
-    last = _reached(rebuilt, reader.position())
+    position = reader.position()
+    last = _settled(rebuilt, position, tables, moving)
     for number, table in enumerate(tables, 1):
         if table.fault is None:
             _tell("comparing", table, number, len(tables))
             with _noting(table, last):
-                _compare(table, rebuilt, snapshot, first, last)
+                _compare(table, rebuilt, snapshot, position, first, last)
     return last
 
 
 @contextmanager
-def _noting(table: _Table, manifest: Manifest) -> Iterator[None]:
+def _noting(table: ComparedRows, manifest: Manifest) -> Iterator[None]:
     """Record what keeps a table from being compared."""
     try:
         if table.name in manifest.held_by_job:
@@ -281,8 +213,14 @@ def _noting(table: _Table, manifest: Manifest) -> Iterator[None]:
 
 
 def _compare(
-    table: _Table, rebuilt: RebuiltTables, snapshot: Snapshot, first: Manifest, last: Manifest
+    table: ComparedRows,
+    rebuilt: RebuiltTables,
+    snapshot: Snapshot,
+    position: Lsn,
+    first: Manifest,
+    last: Manifest,
 ) -> None:
+    """Compare a table at the state `last`; what `snapshot` sees was committed before `position`."""
     end = last.tables[table.name]
     window = rebuilt.window(table.name, table.begin, end, table.columns, table.key)
     if table.key:
@@ -296,6 +234,8 @@ def _compare(
         if table.snapshot is not None:
             return table.snapshot.sees(change.xid)
         # A key that was not read again is as it was at the state before, and `changes` begin there.
+        if change.xid == _NO_TRANSACTION:
+            return key in table.again and change.commit_lsn < position
         return key in table.again and snapshot.sees(change.xid)
 
     expected, opened = settle(
@@ -306,7 +246,7 @@ def _compare(
         raise DisturbedError("its columns changed meanwhile")
     with rebuilt.tuned(table.name):
         table.difference = compare(frame, expected)
-    table.suspects = {*opened, *table.difference.keys()} if table.key else set()
+    table.note_compared(opened)
 
 
 def against_native(
@@ -327,7 +267,7 @@ def against_native(
 
 def _native_round(
     reader: NativeReader, rebuilt: RebuiltTables, listed: Sequence[ComparedTable]
-) -> tuple[Manifest, list[_Table], list[Comparison]]:
+) -> tuple[Manifest, list[ComparedRows], list[Comparison]]:
     with ExitStack() as stack:
         position = reader.open()
         tables, comparisons = _begun(rebuilt, rebuilt.before(position), listed, stack)
@@ -343,7 +283,9 @@ def _native_round(
         return last, tables, comparisons
 
 
-def _compare_native(table: _Table, rebuilt: RebuiltTables, position: Lsn, last: Manifest) -> None:
+def _compare_native(
+    table: ComparedRows, rebuilt: RebuiltTables, position: Lsn, last: Manifest
+) -> None:
     end = last.tables[table.name]
     window = rebuilt.window(table.name, table.begin, end, table.columns, table.key)
     changes = [change for change in window.changes() if change.commit_lsn >= position]
@@ -354,18 +296,18 @@ def _compare_native(table: _Table, rebuilt: RebuiltTables, position: Lsn, last: 
         table.difference = compare(rebuilt.read(table.name, end), expected)
 
 
-def _judged(tables: Iterable[_Table], comparisons: Iterable[Comparison]) -> list[Comparison]:
+def _judged(tables: Iterable[ComparedRows], comparisons: Iterable[Comparison]) -> list[Comparison]:
     found = list(comparisons)
     for table in tables:
-        difference = table.difference
+        difference = table.shown_difference()
         if table.fault is not None:
             lines = [f"not compared: {table.fault}"]
-        elif difference is None or (table.suspects and not difference):
+        elif difference is None or (table.is_open and not difference):
             lines = ["not compared: rows kept changing while they were read"]
         elif difference:
             lines = [f"different: {difference.rows} rows instead of {difference.expected}"]
             lines += difference.lines(table.columns, table.key)
-            if table.compared.moves:
+            if table.unsettled:
                 lines.append(
                     "  other tables select its rows: those that are being moved differ until "
                     "`pgsluice status` shows no move any more"

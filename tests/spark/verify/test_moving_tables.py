@@ -1,0 +1,95 @@
+"""``pgsluice verify`` of a table whose rows other tables select, while they move."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gateway.commands.consume import consumer_settings
+from gateway.config import load_settings
+from spark_consumer.job.job import run
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import Scene, running, scene
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["scene"]
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.postgres, pytest.mark.slow]
+
+EU = "customer IN (SELECT id FROM customers WHERE region = 'EU')"
+DEFINITIONS = (
+    f"CREATE PUBLICATION p FOR TABLE orders WHERE ({EU});"
+    "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+)
+LOST = 77
+"""An order that is to be missed: of a customer who stays elsewhere."""
+TABLES = """
+CREATE TABLE customers (id int PRIMARY KEY, region text);
+CREATE TABLE orders (id int PRIMARY KEY, customer int, note text);
+ALTER TABLE customers REPLICA IDENTITY FULL; ALTER TABLE orders REPLICA IDENTITY FULL;
+INSERT INTO customers SELECT n, CASE WHEN n % 2 = 0 THEN 'EU' ELSE 'US' END
+    FROM generate_series(1, 30) AS n;
+INSERT INTO orders SELECT n, n % 30 + 1, 'note ' || n FROM generate_series(1, 600) AS n;
+INSERT INTO customers VALUES (99, 'US'); UPDATE orders SET customer = 99 WHERE id = 77;
+"""
+WRITES = (
+    "UPDATE customers SET region = CASE region WHEN 'EU' THEN 'US' ELSE 'EU' END WHERE id = {a}",
+    "UPDATE customers SET region = CASE region WHEN 'EU' THEN 'US' ELSE 'EU' END WHERE id = {b}",
+    "UPDATE orders SET customer = {a} WHERE id % 30 = {b} AND id <> 77",
+    "UPDATE orders SET note = note || '!' WHERE id % 30 = {a}",
+    "DELETE FROM orders WHERE id = {a} * {b} AND id <> 77",
+)
+
+
+def test_rows_on_the_move_are_no_difference_and_a_missing_one_is(
+    spark: SparkSession,
+    scene: Callable[..., Scene],
+    database: Database,
+    tmp_path: Path,
+    seed: int,
+) -> None:
+    s = scene(
+        DEFINITIONS,
+        copy={"chunk_rows": 40},
+        consumer={
+            "warehouse": str(tmp_path / "warehouse"),
+            "checkpoint": str(tmp_path / "checkpoint"),
+            "trigger_interval_s": 0.5,
+        },
+    )
+    settings = consumer_settings(load_settings(s.project.write()), [s.slot], None)
+    with database.connect() as connection:
+        connection.execute(TABLES.encode())
+
+    def job(stop: threading.Event) -> None:
+        assert run(settings, spark, stopping=stop) == 0
+
+    def write(stop: threading.Event) -> None:
+        chance = random.Random(seed)
+        with s.connect() as writer:
+            while not stop.wait(0.1):
+                a, b = chance.randrange(1, 31), chance.randrange(30)
+                writer.execute(chance.choice(WRITES).format(a=a, b=b).encode())
+
+    gateway = s.project.start()
+    gateway.wait_until_copied()
+    with running(job), running(write):
+        verified = s.cli("verify", "--timeout", "300")
+        s.project.definitions = s.project.definitions.replace(f"({EU})", f"({EU} OR id = {LOST})")
+        other = s.cli("verify", "--timeout", "300")
+    assert gateway.terminate() == 0
+
+    assert verified.code == 0, verified.out + verified.err
+    assert f"{s.slot}: 1 of 1 tables equal the source at " in verified.out
+    assert other.code == 1, other.out
+    assert f"    1 missing:\n      ({LOST})\n" in other.out, other.out
+    assert "unexpected" not in other.out and "other values" not in other.out
+    moves = [marker for marker in s.markers() if marker["kind"] == "MOVE"]
+    assert len(moves) > 4, "rows moved meanwhile"
