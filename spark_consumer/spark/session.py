@@ -82,13 +82,13 @@ LOCAL_FILES: Final = {
 looks for these classes before Spark has the jars of ``spark.jars``."""
 
 _MEMORY: Final = (
-    "-XX:+IgnoreUnrecognizedVMOptions -XX:G1PeriodicGCInterval=30000"
+    "-XX:+IgnoreUnrecognizedVMOptions -XX:G1PeriodicGCInterval=15000"
     " -XX:-G1PeriodicGCInvokesConcurrent"
     " -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=25 -XX:G1HeapRegionSize=4m"
 )
 """Options of a JVM that gives memory back: what a cut needed for a moment, others can have.
 
-A JVM that has not collected for half a minute is idle, and collects as a whole: a concurrent
+A JVM that has not collected for 15 s is idle, and collects as a whole: a concurrent
 collection frees only regions without a living object, and 500 tables kept 1.5 GB for 0.2 alive.
 An array of half a region begins a cycle of marking. With the regions of 1 MB that a heap of 1 GB
 has, buffers of Kafka and Parquet were that large: several cycles a second, half of the job's CPU.

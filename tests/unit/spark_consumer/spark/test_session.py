@@ -61,7 +61,7 @@ def test_spark_submit_has_set_everything_else(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_jvm_of_one_process_gives_memory_back_unless_told_otherwise() -> None:
     options = made()["spark.driver.defaultJavaOptions"].split()
-    assert "-XX:G1PeriodicGCInterval=30000" in options
+    assert "-XX:G1PeriodicGCInterval=15000" in options
     assert "-XX:-G1PeriodicGCInvokesConcurrent" in options, "the heap of an idle job stays large"
 
     own = made(spark__driver__defaultJavaOptions="-XX:+UseSerialGC")
