@@ -16,7 +16,7 @@ from gateway.core.errors import AccessError, FilterError, GatewayError, Transien
 from gateway.definitions.model import Catalog, Definitions, Table, TableClause
 from gateway.definitions.sql.expression import column_names, select_where
 from gateway.definitions.sql.foreign_code import first_reference, foreign_name, has_part_of
-from gateway.source.catalog.locked_tables import locked
+from gateway.source.catalog.locked_tables import TableLockedError, locked
 from gateway.source.catalog.node_tree import (
     FIRST_NORMAL_OID,
     ONLY_BUILT_IN,
@@ -67,10 +67,10 @@ _PLAIN_VIEWS_SINCE: Final = 160000
 _MOST_RENDERED: Final = 10_000
 _Rendered: TypeAlias = dict[tuple[int, bool, Table, str], str]
 _rendered: Final[_Rendered] = {}
-"""Renderings of filters, by server version, whether a publication judged it, table and filter.
+"""Last renderings of filters, by server version, whether a publication judged it, table and filter.
 
-Only the table decides on them beside the filter, and a table that somebody has locked for a while
-need not be asked about once more when another one is altered.
+They are for a table that somebody has locked since then: only its shape decides on them beside the
+filter. Rights are asked for each time.
 """
 
 
@@ -100,11 +100,15 @@ class FilterResolver:
         self._refuse_user_types(clause, table)
         assert clause.where is not None
         key = (self._connection.info.server_version, self._by_publication, table, clause.where)
-        if (found := _rendered.get(key)) is None:
+        try:
             found = self._ask(clause, table)
-            if len(_rendered) >= _MOST_RENDERED:
-                _rendered.clear()
-            _rendered[key] = found
+        except TableLockedError:
+            if key not in _rendered:
+                raise
+            return _rendered[key]
+        if len(_rendered) >= _MOST_RENDERED:
+            _rendered.clear()
+        _rendered[key] = found
         return found
 
     def _ask(self, clause: TableClause, table: Table) -> str:

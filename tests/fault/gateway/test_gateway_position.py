@@ -122,6 +122,8 @@ def test_a_server_that_took_the_place_of_another_is_refused_until_that_is_said(
         old = value_of(connection, "SELECT system_identifier FROM pg_control_system()")
     with EmbeddedPostgres(18) as other, other.connect() as connection:
         connection.execute(TABLE)
+        # Its positions are behind those of the first one, as the topic's readers expect.
+        connection.execute("SELECT pg_switch_wal()")
         insert(connection, 4, 4)
         moved = scene_on(other)
 
