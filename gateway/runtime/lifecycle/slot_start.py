@@ -78,7 +78,7 @@ class SlotStart:
             recovered = read_progress(kafka, topic, identity, settled=False)
             if recovered.watermark is None and slot is not None:
                 # Its claim may be in a Kafka transaction that is being committed.
-                recovered = read_progress(kafka, topic, identity)
+                recovered = read_progress(kafka, topic, identity, succeeding=True)
             elif slot is None and recovered.watermark is not None:
                 # Another gateway may have created it, and streamed, while Kafka was read.
                 slot = slot_status(outside.connection, source.slot)

@@ -301,7 +301,7 @@ def _first_plan(
     topic, identity = settings.topics.progress, slot_identity(facts, settings)
     watermark = None
     if describe_topics(settings.kafka, [topic]):
-        recovered = read_progress(settings.kafka, topic, identity)
+        recovered = read_progress(settings.kafka, topic, identity, succeeding=True)
         watermark = recovered.watermark
         if watermark is not None:
             watermark = replace(watermark, copies=released(watermark.copies, recovered.requests))

@@ -2,13 +2,14 @@
 
 Reading waits until ``read_committed`` has reached the end that ``read_uncommitted`` shows: after
 another gateway's open Kafka transaction, a committed watermark of our own would be invisible, and
-an older one would pass for the newest.
+an older one would pass for the newest. A transaction that the reader's own predecessor has left
+open hides nothing, since a producer has one at a time: what was committed before is the newest.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from confluent_kafka import (
@@ -35,15 +36,28 @@ from gateway.sink.clients.properties import (
 __all__ = ["read_compacted"]
 
 _POLL_S: Final = 0.05
+_COMMIT_S: Final = 2.0
+"""Seconds for which a Kafka transaction of a predecessor may be on its way to its end."""
 
 
 def read_compacted(
-    kafka: Mapping[str, str | int | bool], topic: str, timeout_s: float, *, settled: bool = True
+    kafka: Mapping[str, str | int | bool],
+    topic: str,
+    timeout_s: float,
+    *,
+    settled: bool = True,
+    is_own: Callable[[bytes], bool] | None = None,
 ) -> Iterator[tuple[bytes, bytes | None]]:
     """Return keys and values of partition 0 of `topic`, oldest first, until its end at the call.
 
-    `settled` selects the end that ``read_uncommitted`` shows, which an open Kafka transaction
-    hides; otherwise that of ``read_committed``.
+    Args:
+        kafka: librdkafka properties of the user.
+        topic: Name of the topic.
+        timeout_s: Timeout in seconds.
+        settled: Whether to read to the end that ``read_uncommitted`` shows, which an open Kafka
+            transaction hides; otherwise to that of ``read_committed``.
+        is_own: Whether a key is of the reader's own transactional id: an open transaction that
+            begins with one is waited for `_COMMIT_S` seconds only. None to wait for any.
 
     Raises:
         TransientError: Kafka did not return all of it within `timeout_s`.
@@ -60,7 +74,12 @@ def read_compacted(
         connect_first(consumer, topic)
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         position = 0
+        look_at = time.monotonic() + _COMMIT_S
         while position < end:
+            if is_own is not None and time.monotonic() >= look_at:
+                if _is_hidden_by(is_own, kafka, topic, position, timeout_s):
+                    return
+                look_at = time.monotonic() + _COMMIT_S
             rest = deadline - time.monotonic()
             if rest <= 0:
                 raise TransientError(
@@ -80,6 +99,39 @@ def read_compacted(
                 position = max(position, message.offset() or 0)
             elif error.code() != KafkaError._ALL_BROKERS_DOWN:
                 raise classify_kafka_error(error, doing=doing, topic=topic)
+    finally:
+        consumer.close()
+
+
+def _is_hidden_by(
+    is_own: Callable[[bytes], bool],
+    kafka: Mapping[str, str | int | bool],
+    topic: str,
+    position: int,
+    timeout_s: float,
+) -> bool:
+    """Whether all is read up to the first open Kafka transaction, and that is the reader's own."""
+    stable = _end_offset(kafka, topic, timeout_s, IsolationLevel.READ_COMMITTED)
+    if position < stable:
+        return False
+    deadline = time.monotonic() + timeout_s
+    uncommitted = {**consumer_properties(kafka), "isolation.level": "read_uncommitted"}
+    consumer = make_client(Consumer, uncommitted)
+    try:
+        connect_first(consumer, topic)
+        consumer.assign([TopicPartition(topic, 0, stable)])
+        while time.monotonic() < deadline:
+            message = consumer.poll(1.0)
+            if message is None:
+                continue
+            if (error := message.error()) is None:
+                key = message.key()
+                return message.offset() == stable and key is not None and is_own(_bytes(key))
+            if error.code() == KafkaError._PARTITION_EOF:
+                return False
+            if error.code() != KafkaError._ALL_BROKERS_DOWN:
+                raise classify_kafka_error(error, doing=f"reading topic {topic}", topic=topic)
+        return False
     finally:
         consumer.close()
 

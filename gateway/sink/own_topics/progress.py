@@ -198,6 +198,7 @@ def read_progress(
     timeout_s: float = _READ_S,
     *,
     settled: bool = True,
+    succeeding: bool = False,
 ) -> CommittedState:
     """Return the last committed state of a slot; see `KafkaProgress.read` for errors.
 
@@ -208,12 +209,21 @@ def read_progress(
         timeout_s: Timeout in seconds.
         settled: Whether to wait for open Kafka transactions. Otherwise the result may be an older
             position, without waiting.
+        succeeding: Whether a Kafka transaction of this slot's that stays open is passed over. A
+            gateway that was killed leaves it until another one has the slot; nothing of this slot
+            is behind it.
     """
     found: dict[ProgressKey, list[bytes]] = {}
     unreadable: list[str] = []
-    for data, value in read_compacted(kafka, topic, timeout_s, settled=settled):
+
+    def is_own(data: bytes) -> bool:
+        key = _key(data, [])
+        return key is not None and _slot_of(key) == identity.key
+
+    own = is_own if succeeding else None
+    for data, value in read_compacted(kafka, topic, timeout_s, settled=settled, is_own=own):
         key = _key(data, unreadable)
-        if key is None or (key.system_identifier, key.database, key.slot) != identity.key:
+        if key is None or _slot_of(key) != identity.key:
             continue
         if value is None:
             found.pop(key, None)
@@ -228,6 +238,10 @@ def _note(found: dict[ProgressKey, list[bytes]], key: ProgressKey, value: bytes)
         found[key] = [value]
     else:
         found.setdefault(key, []).append(value)
+
+
+def _slot_of(key: ProgressKey) -> tuple[str, str, str]:
+    return key.system_identifier, key.database, key.slot
 
 
 def _key(data: bytes, unreadable: list[str]) -> ProgressKey | None:

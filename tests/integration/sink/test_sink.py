@@ -34,7 +34,15 @@ from gateway.sink.own_topics.progress import KafkaProgress, read_progress
 from gateway.sink.topics.log_bounds import read_log_bounds
 from gateway.sink.topics.topic_ids import read_topic_ids
 from gateway.sink.topics.topics import TopicSpec, describe_topics, ensure_topics
-from tests.support.gateway.sink_scene import COPIES, FixedIds, Topics, committed, finish, make_sink
+from tests.support.gateway.sink_scene import (
+    COPIES,
+    FixedIds,
+    Topics,
+    committed,
+    finish,
+    leave_open,
+    make_sink,
+)
 from tests.support.run.waiting import PATIENCE, wait_until, within
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
@@ -275,8 +283,25 @@ def test_watermark_behind_another_gateways_open_transaction_is_waited_for(
     with pytest.raises(TransientError, match="another gateway's Kafka transaction"):
         read_progress(topics.kafka, topics.progress, topics.identity, 5)
 
+    with pytest.raises(TransientError, match="another gateway's Kafka transaction"):
+        read_progress(topics.kafka, topics.progress, topics.identity, 5, succeeding=True)
+
     other.abort_transaction(30)
     assert committed(topics) == topics.watermark(2)
+
+
+def test_watermark_before_a_transaction_that_a_killed_predecessor_has_left_open_is_the_last(
+    topics: Topics, sink: TransactionalSink
+) -> None:
+    sink.open()
+    finish(sink, Batch([], topics.watermark(1)))
+    [key, *_] = (key for key, _ in read_compacted(topics.kafka, topics.progress, 30))
+    killed = leave_open(topics.kafka, topics.identity, topics.progress, key)
+
+    seen = read_progress(topics.kafka, topics.progress, topics.identity, 30, succeeding=True)
+
+    killed.abort_transaction(30)
+    assert seen.watermark == topics.watermark(1)
 
 
 def test_a_foreign_record_in_the_progress_topic_is_passed_over_and_named(

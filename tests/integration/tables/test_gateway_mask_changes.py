@@ -12,8 +12,12 @@ from typing import Any
 import pytest
 
 from gateway.definitions.model import Plan
+from gateway.envelope.progress import decode_key
 from gateway.runtime.planning import setup
 from gateway.runtime.planning.plan import read_plan
+from gateway.sink.clients.identity import SlotIdentity
+from gateway.sink.own_topics.compacted_topic import read_compacted
+from gateway.sink.reading.decoding import unframed
 from tests.support.gateway.masked_scene import (
     KEY,
     ROW,
@@ -25,6 +29,7 @@ from tests.support.gateway.masked_scene import (
     written,
 )
 from tests.support.gateway.scene import Connection, Scene, current_lsn
+from tests.support.gateway.sink_scene import leave_open
 from tests.support.run.waiting import wait_until
 
 __all__ = ["key_file", "source"]
@@ -127,6 +132,29 @@ def test_last_rows_of_a_dropped_table_are_hashed_when_the_key_is_gone(
     assert len(row["body"]) == len(guessable)
     assert row["body"] != guessable
     assert_hidden(written(kafka, registry, s.slot))
+
+
+@pytest.mark.usefixtures("key_file")
+def test_a_gateway_with_masks_that_was_killed_in_a_commit_starts_again_at_once(
+    scene: MakeScene, source: Connection, kafka: str
+) -> None:
+    s = scene(
+        "CREATE PUBLICATION p FOR TABLE notes;CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;",
+        limits={"retry_for_s": 60},
+    )
+    masks_of_notes = {f"{s.slot}.public.notes.body": "hash"}
+    s.project.extra = {**s.project.extra, "columns": {"masks": masks_of_notes}}
+    s.run_to(current_lsn(source))
+    topic, broker = f"{s.slot}.progress", {"bootstrap.servers": kafka}
+    [data, *_] = (data for data, _ in read_compacted(broker, topic, 60))
+    key = decode_key(unframed(data)[1])
+    identity = SlotIdentity(key.system_identifier, key.database, key.slot)
+    leave_open(broker, identity, topic, data)
+
+    source.execute("INSERT INTO notes VALUES ('1', 'life-secret', 1)")
+    s.run_to(current_lsn(source))
+
+    assert s.rebuilt("notes") == [("1", hashed("life-secret"), 1)]
 
 
 @pytest.mark.usefixtures("key_file")

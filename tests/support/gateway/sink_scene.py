@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from gateway.core.descriptors import wait_readable
 from gateway.core.lsn import Lsn
@@ -131,6 +131,23 @@ def make_sink(topics: Topics, **kafka: str) -> TransactionalSink:
         topic=topics.progress,
     )
     return TransactionalSink({**topics.kafka, **kafka}, topics.identity, progress)
+
+
+def leave_open(
+    kafka: Mapping[str, str | int | bool], identity: SlotIdentity, topic: str, key: bytes
+) -> Producer:
+    """Leave a Kafka transaction open as a gateway of the slot does that is killed in a commit."""
+    properties = {
+        **kafka,
+        "transactional.id": identity.transactional_id,
+        "transaction.timeout.ms": 900_000,
+    }
+    killed = Producer(properties)
+    killed.init_transactions(60)
+    killed.begin_transaction()
+    killed.produce(topic, key=key, value=b"", partition=0)
+    assert killed.flush(60) == 0
+    return killed
 
 
 def committed(topics: Topics) -> Watermark | None:
