@@ -37,10 +37,11 @@ class Replanner(Protocol):
 
     refused_filters: int
 
-    def now(self, again: int | None) -> Plan | None:
+    def now(self, again: int | None, xid: int | None) -> Plan | None:
         """Return the current plan; None if it has not changed.
 
-        `again` is the OID of the announced relation if it has been announced before.
+        `again` is the OID of the announced relation if it has been announced before, `xid` the
+        committed transaction that announces it; None if it is prepared.
         """
 
     def authenticate(self, message: LogicalMessage, xid: int | None) -> bytes:
@@ -51,7 +52,7 @@ class Replanner(Protocol):
             TransientError: the server cannot be asked.
         """
 
-    def apply_ddl(self, content: bytes, commit_lsn: Lsn) -> Plan | None:
+    def apply_ddl(self, content: bytes, commit_lsn: Lsn, xid: int | None) -> Plan | None:
         """Return the plan in force after a DDL message about altered publications, or None.
 
         Raises:

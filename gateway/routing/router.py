@@ -237,11 +237,11 @@ class Router:
     def learn(self, event: Transaction | PreparedTransaction) -> None:
         """Apply only the Relation messages of `event`: its rows are in Kafka, or not committed."""
         if isinstance(event, PreparedTransaction):
-            self._announce(event.relations, event.streamed)
+            self._announce(event.relations, event.streamed, None)
             return
         for frames in event.frames():
             relations = [frame for frame in frames if frame[_MESSAGE_AT] == _RELATION]
-            self._announce(relations, event.streamed)
+            self._announce(relations, event.streamed, event.xid)
 
     def route_standalone(self, message: StandaloneMessage) -> list[Record]:
         """Return the record of a non-transactional message: commit_lsn = lsn, seq 0, no xid."""
@@ -342,18 +342,18 @@ class Router:
         if piece.is_full():
             yield piece.pop()
 
-    def _announce(self, frames: Sequence[bytes], streamed: bool) -> None:
+    def _announce(self, frames: Sequence[bytes], streamed: bool, xid: int | None) -> None:
         for frame in frames:
             message = decode_message(frame, _MESSAGE_AT, streamed=streamed)
             assert isinstance(message, Relation)
-            self._learn(message)
+            self._learn(message, xid)
 
-    def _learn(self, relation: Relation) -> None:
+    def _learn(self, relation: Relation, xid: int | None) -> None:
         """Apply a Relation message; the queries of catalog and registry may be slow."""
         if self._inner is not None:
             self._inner.learn(relation)
         with self._answering():
-            self._routes.announce(relation)
+            self._routes.announce(relation, xid)
 
     def _route_other(
         self,
@@ -366,7 +366,7 @@ class Router:
         message = decode_message(frame, _MESSAGE_AT, streamed=transaction.streamed)
         match message:
             case Relation():
-                self._learn(message)
+                self._learn(message, transaction.xid)
             case Type():
                 self._routes.projections.name_type(message)
             case Truncate():

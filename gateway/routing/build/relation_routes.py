@@ -148,7 +148,7 @@ class RelationRoutes:
             markers.append(self.addresses.marker(subscription, encode_copy(state), headers))
         return markers
 
-    def announce(self, relation: Relation) -> None:
+    def announce(self, relation: Relation, xid: int | None) -> None:
         """Apply a Relation message; if it says something new, drop the relation's route.
 
         The new route is built at the relation's next row. A streamed transaction may announce the
@@ -156,6 +156,10 @@ class RelationRoutes:
 
         The server announces a relation again after any publication of it was altered, and applies
         the publication's new definition from then on.
+
+        Args:
+            relation: The message.
+            xid: Committed transaction that it is part of; None if that is prepared.
 
         Raises:
             FilterError: a publication was given a filter that cannot be evaluated here.
@@ -166,7 +170,7 @@ class RelationRoutes:
         """
         before = self._relations.get(relation.relation_oid)
         again = None if before is None else relation.relation_oid
-        if self._reader is not None and (plan := self._reader.now(again)) is not None:
+        if self._reader is not None and (plan := self._reader.now(again, xid)) is not None:
             self._adopt(plan)
         if self._relations.learn(relation):
             self.by_oid.pop(relation.relation_oid, None)
@@ -242,7 +246,7 @@ class RelationRoutes:
             if message.prefix != PREFIX:
                 self._apply_rewritten(rewritten(content), xid)
                 return
-            plan = self._reader.apply_ddl(content, commit_lsn)
+            plan = self._reader.apply_ddl(content, commit_lsn, xid)
         except UntrustedMessageError as error:
             self.ignored[error.reason] += 1
             return

@@ -39,6 +39,7 @@ from gateway.source.catalog.watch import CatalogWatch
 from gateway.source.filters.immutable import check_filters
 from gateway.source.provisioning.trigger_installation import read_key
 from gateway.source.session.connection import wal_flush_lsn
+from gateway.source.session.visibility import wait_until_visible
 
 __all__ = ["PlanReader"]
 
@@ -88,12 +89,13 @@ class PlanReader:
         self._read_at = ZERO_LSN
         self._keys: tuple[Key, ...] = ()
         self._next_look = 0.0
+        self._visible: int | None = None
         defined = {publication.name for publication in definitions.publications}
         self._defined = {
             s.name for s in definitions.subscriptions if not defined.isdisjoint(s.publications)
         }
 
-    def now(self, again: int | None) -> Plan | None:
+    def now(self, again: int | None, xid: int | None) -> Plan | None:
         """Return the current plan; None if it has not changed, or cannot be made.
 
         Dropped relations are in it as they were: the stream may still have rows of them. The same
@@ -102,10 +104,13 @@ class PlanReader:
 
         Args:
             again: OID of the relation that is announced now, and was before.
+            xid: Committed transaction that announces it, and may have altered it; None if it is
+                prepared.
 
         Raises:
-            TransientError: the connection is gone.
+            TransientError: the connection is gone, or other sessions do not see the transaction.
         """
+        self._wait_for(xid)
         changed = self._watch.has_changed(self._connection, self._plan)
         changed = changed or (again is not None and self._has_unseen_changes(again))
         if not changed and (self._reports_ddl or again not in self._left):
@@ -123,7 +128,7 @@ class PlanReader:
                 targets |= {copy.target_oid, relation_oid}
         return bool(targets) and has_unseen_changes(self._connection, self._plan, targets)
 
-    def apply_ddl(self, content: bytes, commit_lsn: Lsn) -> Plan | None:
+    def apply_ddl(self, content: bytes, commit_lsn: Lsn, xid: int | None) -> Plan | None:
         """Return the plan from a DDL message on; None if it has not changed, or cannot be made.
 
         A table whose filter cannot be checked is published as in the catalog.
@@ -145,7 +150,14 @@ class PlanReader:
         if ddl_state.is_same(before) and commit_lsn < self._read_at:
             return None  # an ALTER TYPE, which the catalog had when it was read
         self._ddl_at = commit_lsn
+        self._wait_for(xid)
         return self._read()
+
+    def _wait_for(self, xid: int | None) -> None:
+        """Wait until the catalog shows what a committed transaction has changed."""
+        if xid is not None and xid != self._visible:
+            wait_until_visible(self._connection, xid)
+            self._visible = xid
 
     def _refused(self, now: Alteration) -> set[str]:
         """Return filters of a message that cannot be checked, or that no publication can have."""

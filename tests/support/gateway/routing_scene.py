@@ -234,6 +234,7 @@ class Gateway:
         catalog = binary or NoCatalog()
         self.plan = plan
         self.replanned: list[Plan] = []  # what the catalog says when it is asked next
+        self.asked_for: list[int | None] = []  # the transactions for which it was asked
         self.told: dict[bytes, Plan] = {}  # what the stream says
         self.routes = RelationRoutes(
             plan,
@@ -252,8 +253,9 @@ class Gateway:
         self.in_series = 0  # transactions that were not routed one by one
         self.room = 1_000
 
-    def now(self, again: int | None) -> Plan | None:
+    def now(self, again: int | None, xid: int | None) -> Plan | None:
         """See `gateway.routing.ports.Replanner`."""
+        self.asked_for.append(xid)
         return self.replanned.pop() if self.replanned else None
 
     refused_filters = 0
@@ -262,7 +264,7 @@ class Gateway:
         """See `gateway.routing.ports.Replanner`."""
         return message.content
 
-    def apply_ddl(self, content: bytes, commit_lsn: Lsn) -> Plan | None:
+    def apply_ddl(self, content: bytes, commit_lsn: Lsn, xid: int | None) -> Plan | None:
         """See `gateway.routing.ports.Replanner`."""
         return self.told.pop(content, None)
 

@@ -80,6 +80,7 @@ def test_a_relation_that_is_announced_again_brings_the_publication_as_it_is_now(
     )
 
     assert [s.value and s.value["after"]["a"] for s in data(seen)] == [8, 11]
+    assert gateway.asked_for == [7, 7], "the catalog has to show what the transaction did"
 
 
 def test_a_table_that_is_published_since_now_waits_for_its_copy() -> None:
