@@ -1,4 +1,4 @@
-"""What `pgsluice tables` prints of a state on a local disk."""
+"""Output of `pgsluice tables` for a state on a local disk."""
 
 from __future__ import annotations
 
