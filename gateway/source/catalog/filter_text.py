@@ -7,6 +7,8 @@ every type, cast and operator, and prints it back. Whatever is created for that 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final, TypeAlias, cast
 
 import psycopg
@@ -128,8 +130,14 @@ class FilterResolver:
                 raise locked(self._connection, table.oid, str(table)) from None
             except psycopg.Error as error:
                 raise self._refusal(error, clause, self._prefix_length) from None
-        try:
+        with self._classified(clause, table):
             return self._ask_view(clause, table)
+
+    @contextmanager
+    def _classified(self, clause: TableClause, table: Table) -> Iterator[None]:
+        """Raise the server's errors about a filter as those of `resolve`."""
+        try:
+            yield
         except psycopg.errors.InsufficientPrivilege as error:
             raise self._denial(error.diag.message_primary, clause, table) from None
         except psycopg.errors.LockNotAvailable:

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import psycopg
 from psycopg import sql
 
 from gateway.core.errors import FilterError
 from gateway.definitions.model import Table, TableClause
 from gateway.definitions.sql.expression import refuse_nodes
 from gateway.source.catalog.filter_text import RENDERING_SETTINGS, FilterResolver
-from gateway.source.catalog.locked_tables import locked
 
 __all__ = ["PlannedFilterResolver"]
 
@@ -45,14 +43,8 @@ class PlannedFilterResolver(FilterResolver):
         self._refuse_user_types(clause, table)
         if (why := refuse_nodes(clause.where)) is not None:
             raise self._fault(clause, why)
-        try:
+        with self._classified(clause, table):
             return self._ask_planner(clause, table)
-        except psycopg.errors.InsufficientPrivilege as error:
-            raise self._denial(error.diag.message_primary, clause, table) from None
-        except psycopg.errors.LockNotAvailable:
-            raise locked(self._connection, table.oid, str(table)) from None
-        except psycopg.Error as error:
-            raise self._refusal(error, clause, self._prefix_length) from None
 
     def _ask_planner(self, clause: TableClause, table: Table) -> str:
         with self._connection.transaction(force_rollback=True):
