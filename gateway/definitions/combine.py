@@ -42,10 +42,15 @@ from gateway.definitions.model import (
     TableCopy,
     TableId,
 )
-from gateway.definitions.moving import inner_oids, moving_leaves, why_not_followed
+from gateway.definitions.moving import (
+    inner_oids,
+    moving_leaves,
+    why_not_followed,
+)
 from gateway.definitions.receiving import (
     copy_of,
     copying_publications,
+    masked_columns,
     published_relations,
     publishes_of,
     without_identity,
@@ -197,6 +202,7 @@ def make_plan(
         missing=catalog.missing,
         held=tuple(held.values()),
         open_ended=_open_ended(named, catalog, publishes, copies),
+        masked_columns=masked_columns(definitions, catalog.tables, copies, masks),
     )
 
 
@@ -340,7 +346,7 @@ def _not_followed(
         filters = [copy.filters, *(f for each in publishes for f in each.filters.values())]
         if not any(clause.formula for found in filters for clause in found):
             continue  # another publication has all rows
-        why = why_not_followed(subscription, copy, publishes, members.tables, definitions.masks)
+        why = why_not_followed(subscription, copy, publishes, members.tables)
         if why is not None:
             publication = members.publications[moving.publication]
             relation = members.relation(publication, table.oid)

@@ -108,7 +108,6 @@ def why_not_followed(
     copy: TableCopy,
     publishes: Iterable[Publish],
     tables: Mapping[int, Table],
-    masks: Iterable[str] = (),
 ) -> str | None:
     """Return why a filter over other tables cannot be followed for a subscription, or None.
 
@@ -117,7 +116,6 @@ def why_not_followed(
         copy: Copy of a table with such a filter.
         publishes: How it publishes the table.
         tables: Tables by OID, with those of the sub-selects.
-        masks: Columns that any subscription masks, as `Definitions.masks` names them.
     """
     table = tables[copy.target_oid]
     if not subscription.copy_data:
@@ -148,12 +146,4 @@ def why_not_followed(
     for leaf in (tables[oid] for oid in sorted(table.leaves) if oid in tables):
         if missing := unlogged(leaf.replica_identity, leaf.identity, {*decides, *key}):
             return f"column {missing} is not part of the replica identity of partition {leaf}"
-    for clause in copy.filters:
-        for oid, names in inner_columns(clause.formula).items():
-            for name in sorted(names):
-                if any(mask.endswith(f".{tables[oid]}.{name}") for mask in masks):
-                    return f"column {name} of {tables[oid]} is masked, and sets have its values"
-    masked = {name for name, _ in copy.masks}
-    if hidden := sorted(masked & (decides | set(key))):
-        return f"column {hidden[0]} is masked, and the filter or the key has it"
     return None

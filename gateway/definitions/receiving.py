@@ -5,7 +5,7 @@ The rules are those of pgoutput and of a native subscriber's table synchronizati
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gateway.definitions.column_lists import (
@@ -27,10 +27,12 @@ from gateway.definitions.model import (
     Table,
     TableCopy,
 )
+from gateway.definitions.moving import inner_oids
 
 __all__ = [
     "copy_of",
     "copying_publications",
+    "masked_columns",
     "published_relations",
     "publishes_of",
     "without_identity",
@@ -152,3 +154,27 @@ def without_identity(
         if publish.operations:
             kept.append(publish)
     return kept, list(warnings)
+
+
+def masked_columns(
+    definitions: Definitions,
+    tables: Mapping[int, Table],
+    copies: Iterable[TableCopy],
+    masks: PlannedMasks,
+) -> frozenset[tuple[int, str]]:
+    """Return OID and name of the columns that any subscription masks.
+
+    Only of tables that have filters over other tables, and of those that they read.
+    """
+    found: set[int] = set()
+    for copy in copies:
+        if inner := inner_oids(copy.filters):
+            found |= {copy.target_oid, *inner}
+    return frozenset(
+        (oid, name)
+        for oid in found
+        for subscription in definitions.subscriptions
+        for name, _ in masks.on(
+            subscription.name, tables[oid], [column.name for column in tables[oid].columns]
+        )
+    )

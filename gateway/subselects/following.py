@@ -53,12 +53,15 @@ class OuterTable:
         key: Positions of the key's columns in a row.
         formulas: Filter of each subscription.
         view: Makes what filters see of a row.
+        hidden: Whether values of slices and keys are not to be stored: after a restart in the midst
+            of a move the table is copied again.
     """
 
     oid: int
     key: tuple[int, ...]
     formulas: Mapping[str, Formula]
     view: Callable[[Row], RowView]
+    hidden: bool = False
 
 
 class Following:
@@ -73,6 +76,7 @@ class Following:
         about: Descriptions of inner tables, by OID, and why those with another one may have other
             values.
         most: Number of entries of a leaf.
+        hidden: Sub-selects whose values are not to be stored: their sets are always built again.
 
     Attributes:
         sets: All sets.
@@ -91,18 +95,22 @@ class Following:
         broken: Collection[int] = (),
         about: Mapping[int, About] = MappingProxyType({}),
         most: int = MOST,
+        hidden: Collection[Subselect] = (),
     ) -> None:
         tables = list(outer)
         self.faults: list[str] = []
         self.has_built = False
         self.sets = SetNetwork((f for table in tables for f in table.formulas.values()), make)
         self._stored: dict[Subselect, StoredSet] = {}
+        self._builders: dict[Subselect, SetBuilder] = {}
         for each in self.sets:
+            if each.subselect in hidden:
+                self._builders[each.subselect] = SetBuilder(each)
+                continue
             text, why_other = about.get(each.subselect.table_oid, _SAME)
             self._stored[each.subselect] = StoredSet(
                 each, most=most, about=text, why_other=why_other
             )
-        self._builders: dict[Subselect, SetBuilder] = {}
         self._removals = self._read_sets(parts.get("set", {}), broken)
         self.sets.recount()
         self._index = MemberIndex(self.sets, make)
@@ -113,6 +121,7 @@ class Following:
             self._inner[oid] = SetSelection(own, partial(select, oid))
         self.moves: dict[int, TableMoves] = {}
         self._stored_moves: dict[int, StoredMoves] = {}
+        self._hidden = {table.oid for table in tables if table.hidden}
         self._candidates: dict[int, Candidates] = {}
         found: dict[str, dict[str, bytes]] = {f"{table.oid}": {} for table in tables}
         for name, value in parts.get("moves", {}).items():
@@ -214,7 +223,8 @@ class Following:
         found = [each for each in self.sets if each.subselect in unbuilt]
         for each in found:
             self._builders.pop(each.subselect).finish()
-            self._stored[each.subselect].note_built()
+            if (stored := self._stored.get(each.subselect)) is not None:
+                stored.note_built()
         # Nested sets come first, and those around them are found with them.
         around = {
             one.subselect: one for each in found for one in self.sets.recount_from(each.subselect)
@@ -248,7 +258,8 @@ class Following:
         changes = self.sets.apply(built)
         self._index.apply(changes)
         for subselect, delta in built.items():
-            self._stored[subselect].note(delta)
+            if (stored := self._stored.get(subselect)) is not None:
+                stored.note(delta)
         return changes
 
     def candidates_of(self, oid: int) -> Candidates:
@@ -271,7 +282,8 @@ class Following:
             if subselect not in self._builders:
                 parts += [StatePart("set", *record) for record in stored.pop_records()]
         for oid, moves in self.moves.items():
-            records = self._stored_moves[oid].pop_records(moves.state)
+            state = moves.state.hidden() if oid in self._hidden else moves.state
+            records = self._stored_moves[oid].pop_records(state)
             parts += [StatePart("moves", *record) for record in records]
         return tuple(parts)
 

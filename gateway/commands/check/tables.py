@@ -10,10 +10,11 @@ from gateway.commands.check.findings import Finding, Severity, failed, fine
 from gateway.config import Settings
 from gateway.core.names import error_topic
 from gateway.definitions.model import Definitions, Operation, Plan
-from gateway.definitions.moving import inner_oids
+from gateway.definitions.moving import formulas_of, inner_oids
 from gateway.definitions.sql.expression import column_names
 from gateway.definitions.tables.keys import identifies, key_of, unpublished
 from gateway.pgoutput.messages import ReplicaIdentity
+from gateway.routing.build.moving_tables import hidden_parts
 from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.rowfilter.server.pushdown import is_exact_on, pushed
 from gateway.runtime.planning.preflight import plan_refusals
@@ -21,6 +22,7 @@ from gateway.source.provisioning.detachable_partitions import missing_partitions
 from gateway.source.provisioning.excess_privileges import excess_rights, planned_code
 from gateway.source.provisioning.own_publications import check_publications
 from gateway.source.session.connection import ServerFacts
+from gateway.subselects.formula import subselects_of
 
 __all__ = [
     "filter_findings",
@@ -86,7 +88,15 @@ def subselect_findings(plan: Plan) -> Iterator[Finding]:
     for copy in plan.copies:
         if inner := inner_oids(copy.filters):
             followed.setdefault((copy.subscription, copy.target_oid), set()).update(inner)
+    hidden = hidden_parts(plan)
+    formulas = formulas_of(plan)
     for (subscription, oid), inner in sorted(followed.items()):
+        if not hidden.sets.isdisjoint(subselects_of(formulas[subscription, oid])):
+            yield fine(
+                f"table {plan.tables[oid]} of subscription {subscription} is copied again whenever "
+                "the gateway begins to stream: a column that decides about its rows is masked, and "
+                "no value of it is stored"
+            )
         named = ", ".join(sorted(f"{plan.tables[each]}" for each in inner))
         yield fine(
             f"table {plan.tables[oid]} of subscription {subscription}: its rows are selected by "

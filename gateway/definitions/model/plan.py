@@ -223,6 +223,8 @@ class Plan:
         types: Which columns are carried as text.
         envelope: Formats of the subscriptions' values.
         topics: Columns chosen for keys and partitions.
+        masked_columns: OID and name of the columns that a subscription masks, of tables that have
+            filters over other tables, and of the tables in those.
         oids_read_with_changes: OIDs in those of `server_publications` that publish updates or
             deletes.
     """
@@ -241,6 +243,7 @@ class Plan:
     types: TypesTable = field(default_factory=TypesTable)
     envelope: EnvelopeTable = field(default_factory=EnvelopeTable)
     topics: TopicsTable = field(default_factory=TopicsTable)
+    masked_columns: frozenset[tuple[int, str]] = frozenset()
     oids_read_with_changes: frozenset[int] = field(init=False, repr=False, compare=False)
     _by_target: Mapping[TableId, tuple[Publish, ...]] = field(init=False, repr=False, compare=False)
 

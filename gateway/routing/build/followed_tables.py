@@ -18,7 +18,7 @@ from gateway.definitions.moving import formulas_of, inner_oids
 from gateway.definitions.tables.inner import describe_inner, why_other
 from gateway.definitions.tables.keys import key_of
 from gateway.pgoutput.messages import Relation, ReplicaIdentity
-from gateway.routing.build.moving_tables import MovingTables
+from gateway.routing.build.moving_tables import MovingTables, hidden_parts
 from gateway.routing.row.inner_changes import InnerChanges, InnerRelation
 from gateway.rowfilter import Selection, compile_filter, selection_of
 from gateway.rowfilter.expr import can_raise
@@ -118,13 +118,18 @@ class FollowedTables:
             by_table.setdefault(oid, {})[subscription] = formula
         self.outer = {oid: _outer_rows(plan, oid, found) for oid, found in by_table.items()}
         self.inner = dict(_inner_tables(plan, formulas.values()))
+        hidden = hidden_parts(plan)
         self.following = Following(
-            [_outer_table(self.outer[oid], found) for oid, found in by_table.items()],
+            [
+                _outer_table(self.outer[oid], found, hidden=oid in hidden.outer)
+                for oid, found in by_table.items()
+            ],
             _selections(plan.tables),
             parts,
             make=make,
             broken=broken,
             about={oid: _about(each) for oid, each in self.inner.items()},
+            hidden=hidden.sets,
         )
         self.moving = MovingTables(
             self.following, {oid: rows.columns for oid, rows in self.outer.items()}
@@ -231,10 +236,10 @@ def _outer_rows(plan: Plan, oid: int, formulas: Mapping[str, Formula]) -> OuterR
     return OuterRows(table, columns, tuple(key), copies)
 
 
-def _outer_table(rows: OuterRows, formulas: Mapping[str, Formula]) -> OuterTable:
+def _outer_table(rows: OuterRows, formulas: Mapping[str, Formula], *, hidden: bool) -> OuterTable:
     views = TableViews(rows.table, rows.columns, formulas.values())
     key = tuple(map(rows.columns.index, rows.key))
-    return OuterTable(rows.table.oid, key, formulas, views.of)
+    return OuterTable(rows.table.oid, key, formulas, views.of, hidden)
 
 
 def _inner_tables(plan: Plan, formulas: Iterable[Formula]) -> Iterable[tuple[int, InnerTable]]:

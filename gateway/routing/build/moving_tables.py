@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from gateway.definitions.model import TableId
+from gateway.core.formula import Formula, SetTest, Subselect
+from gateway.definitions.model import Plan, TableId
+from gateway.definitions.moving import formulas_of
+from gateway.definitions.sql.formulas import own_tests
+from gateway.definitions.tables.keys import key_of
 from gateway.routing.row.copied_rows import picker
 from gateway.routing.row.moving_route import MovingRoute
 from gateway.routing.row.projection_route import ProjectionRoute
@@ -12,7 +17,7 @@ from gateway.routing.row.targets import LookupIndex, MovingTargets, NamesOf, Pas
 from gateway.subselects.following import Following
 from gateway.subselects.formula import columns_of
 
-__all__ = ["MovingTables"]
+__all__ = ["HiddenParts", "MovingTables", "hidden_parts"]
 
 
 class MovingTables:
@@ -127,3 +132,52 @@ class MovingTables:
 
     def _picker(self, oid: int, names: Sequence[str]) -> Callable[[Row], Row]:
         return picker([names.index(name) if name in names else None for name in self._columns[oid]])
+
+
+class HiddenParts(NamedTuple):
+    """Parts of the state that are not stored in Kafka, where masked values would be seen.
+
+    A test compares columns of two tables; if one of them is masked, the values of both are hidden.
+
+    Attributes:
+        sets: Sub-selects whose sets have values of masked columns.
+        outer: OIDs of tables whose slices or keys have some.
+    """
+
+    sets: frozenset[Subselect]
+    outer: frozenset[int]
+
+
+def hidden_parts(plan: Plan) -> HiddenParts:
+    """Return the parts of a plan's state that are not stored."""
+    masked = plan.masked_columns
+    if not masked:
+        return HiddenParts(frozenset(), frozenset())
+
+    def is_hidden(oid: int, test: SetTest) -> bool:
+        inner = test.subselect
+        return any((oid, name) in masked for name in test.columns) or any(
+            (inner.table_oid, name) in masked for name in inner.columns
+        )
+
+    def sets(oid: int, formula: Formula | None) -> Iterator[Subselect]:
+        for test in own_tests(formula):
+            inner = test.subselect
+            yield from sets(inner.table_oid, inner.filter)
+            nested = own_tests(inner.filter)
+            if is_hidden(oid, test) or any(is_hidden(inner.table_oid, one) for one in nested):
+                yield inner
+
+    found: set[Subselect] = set()
+    outer: set[int] = set()
+    formulas = formulas_of(plan)
+    for (_, oid), formula in formulas.items():
+        found.update(sets(oid, formula))
+        if any(is_hidden(oid, test) for test in own_tests(formula)):
+            outer.add(oid)
+    for copy in plan.copies:
+        if (copy.subscription, copy.target_oid) in formulas:
+            key = key_of(plan.tables[copy.target_oid], copy.columns) or ()
+            if any((copy.target_oid, name) in masked for name in key):
+                outer.add(copy.target_oid)
+    return HiddenParts(frozenset(found), frozenset(outer))

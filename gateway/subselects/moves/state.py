@@ -50,6 +50,11 @@ class MoveState:
     keys: Mapping[Key, frozenset[str]] = field(default_factory=dict)
     whole: frozenset[str] = frozenset()
 
+    def hidden(self) -> MoveState:
+        """Return a state without values, from which the tables of all that moves are copied."""
+        moving = (name for of in (*self.slices.values(), *self.keys.values()) for name in of)
+        return MoveState(whole=self.whole.union(moving))
+
 
 class StoredMoves:
     """Records of one table's moves.

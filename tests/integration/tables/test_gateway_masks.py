@@ -15,7 +15,7 @@ from tests.support.gateway.masked_scene import (
     source,
     written,
 )
-from tests.support.gateway.scene import Connection, Scene, current_lsn
+from tests.support.gateway.scene import Connection, Scene, current_lsn, wait_until_confirmed
 
 __all__ = ["key_file", "source"]
 
@@ -149,3 +149,77 @@ def test_no_error_quotes_a_masked_column_that_is_not_published(
     found = [error.value for error in s.reader.read(f"{s.slot}.error")]
     assert [(e["op"], e["key"]) for e in found if e] == [("r", {"id": "1"}), ("c", {"id": "2"})]
     assert_hidden({"log": log.encode(), **written(kafka, registry, s.slot)})
+
+
+MOVING_TABLES = """
+CREATE TABLE clients (id text PRIMARY KEY, region text);
+CREATE TABLE kinds (id int PRIMARY KEY, wanted bool);
+CREATE TABLE bills (id text PRIMARY KEY, client text, kind int, note text);
+ALTER TABLE clients REPLICA IDENTITY FULL; ALTER TABLE kinds REPLICA IDENTITY FULL;
+ALTER TABLE bills REPLICA IDENTITY FULL;
+INSERT INTO clients SELECT 'client-secret-' || n, CASE WHEN n % 2 = 0 THEN 'EU' ELSE 'US' END
+    FROM generate_series(1, 10) AS n;
+INSERT INTO kinds SELECT n, n < 3 FROM generate_series(1, 5) AS n;
+INSERT INTO bills SELECT 'bill-secret-' || n, 'client-secret-' || n % 12, n % 7, 'note'
+    FROM generate_series(1, 300) AS n;
+"""
+OF_CLIENTS = "client IN (SELECT id FROM clients WHERE region = 'EU')"
+OF_KINDS = "kind IN (SELECT id FROM kinds WHERE wanted)"
+MOVING = (
+    f"CREATE PUBLICATION p FOR TABLE clients, bills WHERE ({OF_CLIENTS});"
+    f"CREATE PUBLICATION q FOR TABLE bills WHERE ({OF_KINDS});"
+    "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+    "CREATE SUBSCRIPTION {s}_kinds CONNECTION '' PUBLICATION q;"
+)
+
+
+@pytest.mark.usefixtures("key_file")
+def test_rows_move_by_true_values_and_are_masked_as_ever(
+    scene: MakeScene, source: Connection, kafka: str, registry: str
+) -> None:
+    source.execute(MOVING_TABLES.encode())
+    s = scene(MOVING, copy={"rows_per_second": 1000})
+    masked = ("clients.id", "bills.id", "bills.client")
+    masks = {f"{s.slot}.public.{name}": "hash" for name in masked}
+    masks |= {f"{s.slot}_kinds.public.{name}": "hash" for name in masked[1:]}
+    s.project.extra = {**s.project.extra, "columns": {"masks": masks}}
+    checked = s.cli("check")
+    assert checked.code == 0, checked.out
+    assert f"public.bills of subscription {s.slot} is copied again whenever" in checked.out
+    assert f"public.bills of subscription {s.slot}_kinds is copied" not in checked.out
+
+    def move(first: int) -> None:
+        """Rows move, and some of them change meanwhile, their keys and clients too."""
+        for n in range(first, first + 4):
+            for statement in (
+                "UPDATE clients SET region = CASE region WHEN 'EU' THEN 'US' ELSE 'EU' END"
+                f" WHERE id LIKE '%-{n}' OR id LIKE '%-{n + 3}'",
+                f"UPDATE kinds SET wanted = NOT wanted WHERE id = {n % 5 + 1}",
+                f"UPDATE bills SET id = id || '-{n}' WHERE id LIKE '%{n}5'",
+                f"UPDATE bills SET client = 'client-secret-{n}', kind = {n} WHERE id LIKE '%{n}2'",
+                f"UPDATE bills SET note = 'changed' WHERE id LIKE '%{n}4'",
+                f"DELETE FROM bills WHERE id LIKE '%{n}7'",
+            ):
+                source.execute(statement.encode())
+
+    gateway = s.project.start()
+    gateway.wait_until_copied()
+    move(1)
+    wait_until_confirmed(source, s.slot)
+    move(2)
+    assert gateway.terminate() == 0, gateway.log()
+    log = gateway.log()
+    move(3)
+    log += s.run_to(current_lsn(source)).err
+
+    for subscription, where in ((s.slot, OF_CLIENTS), (f"{s.slot}_kinds", OF_KINDS)):
+        wanted = source.execute(f"SELECT * FROM bills WHERE {where}".encode()).fetchall()
+        shown = [(hashed(i), hashed(client), kind, note) for i, client, kind, note in wanted]
+        assert 10 < len(shown) < 290
+        assert s.rebuilt("bills", subscription) == sorted(shown, key=repr), subscription
+        moves = [marker["move"]["state"] for marker in s.markers(subscription) if marker["move"]]
+        assert "begun" in moves, subscription
+    found = written(kafka, registry, s.slot)
+    assert f"{s.slot}.progress" in found
+    assert_hidden(found)
+    assert_hidden({"log": log.encode(), "status": s.cli("status").out.encode()})
