@@ -60,12 +60,14 @@ class InnerTable:
         columns: Columns that decide, in the table's order.
         subselects: Its sub-selects.
         views: Views of rows with `columns`.
+        masked: Whether a subscription masks one of its columns.
     """
 
     table: Table
     columns: tuple[str, ...]
     subselects: tuple[Subselect, ...]
     views: TableViews
+    masked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +253,9 @@ def _inner_tables(plan: Plan, formulas: Iterable[Formula]) -> Iterable[tuple[int
         table, subselects = plan.tables[oid], tuple(found)
         needed = _columns_of(subselects)
         columns = tuple(column.name for column in table.columns if column.name in needed)
-        yield oid, InnerTable(table, columns, subselects, _inner_views(table, columns, subselects))
+        views = _inner_views(table, columns, subselects)
+        masked = any((oid, name) in plan.masked_columns for name in columns)
+        yield oid, InnerTable(table, columns, subselects, views, masked)
 
 
 def _columns_of(subselects: Iterable[Subselect]) -> Collection[str]:

@@ -170,7 +170,7 @@ class SetReads:
         return bool(self._tables)
 
     def _hand_over(self, reader: ChunkReader, inner: InnerTable) -> None:
-        source = ChunkSource(inner.table, inner.columns, ())
+        source = ChunkSource(inner.table, inner.columns, (), masked=inner.masked)
         began = time.monotonic()
         chunk = reader.read(source, ChunkRequest(True, None, ()), 0)
         event(
