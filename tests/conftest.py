@@ -171,7 +171,11 @@ class _TierCount:
             self._passed[_tier(report.nodeid)] += 1
         elif report.failed:
             # At once: the report comes in the end, or never when somebody stops the run.
-            why = (report.longreprtext.splitlines() or ["?"])[-1]
+            lines = report.longreprtext.splitlines() or ["?"]
+            said = [line for line in lines if line.startswith("E  ")]
+            why = " ".join(
+                [lines[-1], *(line[1:].strip()[:300] for line in said[:1] + said[1:][-2:])]
+            )
             self._output.line(f"\nFAILED {report.nodeid} ({report.when}): {why}", red=True)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

@@ -25,12 +25,13 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from schemas.headers import DEBEZIUM_HEADERS
 from schemas.registry_trust import without_unused_authorities
 from tests.support.gateway.warm_start import ForkedProcess, needs_own_start
-from tests.support.run.waiting import wait_until
+from tests.support.run.waiting import WITNESSES, wait_until
 
 TIMEOUT_S = 60.0
 PROMPT: Final[Mapping[str, int]] = {"reconnect.backoff.ms": 20}
 """For Kafka clients of tests: a new one connects to the broker half of this after the bootstrap."""
 _POLL_S = 0.01
+_LAST_WORDS: Final = 20
 _EMPTY_POLLS = 6000
 _SETTLING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 
@@ -110,6 +111,7 @@ class GatewayProcess:
         )
         assert self._process.stderr is not None
         os.set_blocking(self._process.stderr.fileno(), False)
+        WITNESSES.add(self)
 
     def __enter__(self) -> Self:
         return self
@@ -128,6 +130,13 @@ class GatewayProcess:
             while data := self._read():
                 self._log += self._decoder.decode(data)
             return self._log
+
+    def account(self) -> str:
+        """How it ended and its last words; empty while it runs, or when the test has closed it."""
+        if self._process.stderr is None or self._process.stderr.closed or not self.ended():
+            return ""
+        last = "\n".join(self.log().splitlines()[-_LAST_WORDS:])
+        return f"a gateway has ended with {self._process.returncode}; the end of its log:\n{last}"
 
     def _read(self) -> bytes:
         assert self._process.stderr is not None

@@ -4,7 +4,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
+from weakref import WeakSet
 
 from tests.support.run import environment
 
@@ -13,6 +14,17 @@ PATIENCE: Final = 4
 one may take so many times as long before a test fails."""
 
 _Answer = TypeVar("_Answer")
+
+
+class Witness(Protocol):
+    """Something that may know why what is waited for does not happen."""
+
+    def account(self) -> str:
+        """What it knows; empty if nothing."""
+
+
+WITNESSES: Final[WeakSet[Witness]] = WeakSet()
+"""Processes of this run, which say how they ended when a wait fails."""
 
 
 def wait_until(
@@ -45,9 +57,13 @@ def wait_until(
         if time.monotonic() > deadline:
             raise AssertionError(
                 f"waited {timeout_s} s for {what}; last answer: {answer!r}"
-                f" (the machine: {environment.describe()})"
+                f" (the machine: {environment.describe()}){_accounts()}"
             )
         pause.wait(max(poll_s, took))  # an expensive look takes at most half of a core
+
+
+def _accounts() -> str:
+    return "".join(f"\n{account}" for account in sorted(w.account() for w in WITNESSES) if account)
 
 
 @contextmanager
