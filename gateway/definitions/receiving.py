@@ -164,7 +164,8 @@ def masked_columns(
 ) -> frozenset[tuple[int, str]]:
     """Return OID and name of the columns that any subscription masks.
 
-    Only of tables that have filters over other tables, and of those that they read.
+    Only of tables that have filters over other tables, and of those that they read. A tree has the
+    masks of its partitions as well: its rows are theirs.
     """
     found: set[int] = set()
     for copy in copies:
@@ -173,8 +174,7 @@ def masked_columns(
     return frozenset(
         (oid, name)
         for oid in found
+        for table in (tables[each] for each in (oid, *tables[oid].leaves) if each in tables)
         for subscription in definitions.subscriptions
-        for name, _ in masks.on(
-            subscription.name, tables[oid], [column.name for column in tables[oid].columns]
-        )
+        for name, _ in masks.on(subscription.name, table, [column.name for column in table.columns])
     )

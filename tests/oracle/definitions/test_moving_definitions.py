@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 
 from gateway.core.errors import DefinitionError, FilterError, TransientError
 from gateway.definitions.combine import make_plan
+from gateway.definitions.masks import with_masks
 from gateway.definitions.model import ALL_OPERATIONS, Plan
 from gateway.definitions.sql.parser import parse_definitions
 from gateway.routing.build.followed_tables import unfollowed
+from gateway.routing.build.moving_tables import hidden_parts
 from gateway.source.catalog.catalog import read_catalog
 from gateway.source.catalog.resolver import DefinitionLookup
 from tests.support.backends.servers import Connection, Database
@@ -23,8 +27,10 @@ ALTER TABLE customers REPLICA IDENTITY FULL; ALTER TABLE orders REPLICA IDENTITY
 IN = "(customer IN (SELECT id FROM customers WHERE tenant = 1))"
 
 
-def planned(connection: Connection, text: str) -> Plan:
-    definitions = parse_definitions(text)
+def planned(connection: Connection, text: str, masks: Collection[str] = ()) -> Plan:
+    definitions = with_masks(
+        parse_definitions(text), dict.fromkeys(masks, "null"), None, defined=["s", "t"]
+    )
     catalog = read_catalog(connection, definitions)
     plan = make_plan(definitions, catalog, prefix="gw", missing_identity="refuse")
     for error in unfollowed(plan).values():
@@ -81,6 +87,35 @@ def test_inner_tables_are_read_and_not_published_and_the_rest_is_refused_by_name
             with pytest.raises((DefinitionError, FilterError)) as found:
                 planned(connection, text)
             assert reason in str(found.value), publications
+
+
+def test_what_any_subscription_masks_of_a_partition_is_masked_in_its_tree(
+    database: Database,
+) -> None:
+    with database.connect() as connection:
+        connection.execute(
+            f"{TABLES} CREATE TABLE bills (id int PRIMARY KEY, customer int, note text)"
+            " PARTITION BY RANGE (id);"
+            "CREATE TABLE low PARTITION OF bills FOR VALUES FROM (1) TO (9);"
+            "ALTER TABLE bills REPLICA IDENTITY FULL;"
+            "ALTER TABLE low REPLICA IDENTITY FULL".encode()
+        )
+        text = (
+            f"CREATE PUBLICATION p FOR TABLE bills WHERE {IN} WITH (publish_via_partition_root);"
+            "CREATE PUBLICATION q FOR TABLE low;"
+            "CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p;"
+            "CREATE SUBSCRIPTION t CONNECTION '' PUBLICATION q;"
+        )
+        for name, is_hidden in (("customer", True), ("note", False)):
+            plan = planned(connection, text, [f"t.public.low.{name}"])
+            bills, customers = (
+                next(oid for oid, table in plan.tables.items() if table.name == each)
+                for each in ("bills", "customers")
+            )
+            assert plan.masked_columns == {(bills, name)}
+            hidden = hidden_parts(plan)
+            assert {each.table_oid for each in hidden.sets} == ({customers} if is_hidden else set())
+            assert hidden.outer == ({bills} if is_hidden else set())
 
 
 @pytest.mark.parametrize(
