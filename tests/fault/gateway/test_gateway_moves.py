@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -19,7 +20,6 @@ import pytest
 from gateway.core.lsn import parse_lsn
 from pgsluice_client import Reader, TableRows
 from tests.support.backends.servers import Database
-from tests.support.gateway.process import GatewayProcess
 from tests.support.gateway.scene import TIMEOUT_S, Scene, current_lsn, running
 from tests.support.models.cuts import cuts
 from tests.support.run.seeds import in_turn
@@ -69,13 +69,15 @@ def by_client(subscription: str, kafka: str, registry: str) -> list[tuple[Any, .
     return sorted((tuple(row[name] for name in COLUMNS) for row in rows), key=repr)
 
 
-def run(loads: Sequence[MoveLoad], share: int, kill: tuple[int, GatewayProcess] | None) -> None:
+def run(
+    loads: Sequence[MoveLoad], share: int, between: tuple[int, Callable[[], None]] | None = None
+) -> None:
     """Run some transactions of each worker of each load.
 
     Args:
         loads: The loads, all at once.
         share: Number of transactions of a worker.
-        kill: A gateway to be killed, after that many transactions of the first load.
+        between: Called once, after that many transactions of the first load.
     """
     first = loads[0].tried
     until = {load: load.tried + share * WORKERS for load in loads}
@@ -83,10 +85,10 @@ def run(loads: Sequence[MoveLoad], share: int, kill: tuple[int, GatewayProcess] 
         for load in loads:
             for worker in range(WORKERS):
                 stack.enter_context(running(partial(load.change, worker, share)))
-        if kill is not None:
-            number, gateway = kill
+        if between is not None:
+            number, call = between
             wait_until(lambda: loads[0].tried >= first + number, TIMEOUT_S, "some transactions")
-            gateway.kill()
+            call()
         wait_until(lambda: all(load.tried >= n for load, n in until.items()), TIMEOUT_S, "the rest")
 
 
@@ -112,13 +114,15 @@ def test_tables_are_what_the_filters_select_at_every_settled_position(
         gateway = s.project.start()
         gateway.wait_until_doing("streaming")
         share = TRANSACTIONS // (KILLS + 2) // WORKERS
-        run([*loads.values()], share, None)  # while tables are copied
+        run([*loads.values()], share)  # while tables are copied
         gateway.wait_until_copied(300)
         for _ in range(KILLS):
-            run([*loads.values()], share, (pick.randrange(1, share * WORKERS), gateway))
+            run([*loads.values()], share, (pick.randrange(1, share * WORKERS), gateway.kill))
             gateway = s.project.start()
             gateway.wait_until_doing("streaming")
-        run([*loads.values()], share, None)
+        # Rows are read for what the gateway has had until then, and placed long after that.
+        gateway.send(signal.SIGSTOP)
+        run([*loads.values()], share, (min(share, 100), partial(gateway.send, signal.SIGCONT)))
         end = parse_lsn(current_lsn(connection))
     names = [(number, name) for number in numbers for name in filters_of(number)]
     for number, name in names:
