@@ -52,8 +52,8 @@ class Replanner(Protocol):
             TransientError: the server cannot be asked.
         """
 
-    def apply_ddl(self, content: bytes, commit_lsn: Lsn, xid: int | None) -> Plan | None:
-        """Return the plan in force after a DDL message about altered publications, or None.
+    def apply_ddl(self, content: bytes, xid: int) -> Plan | None:
+        """Return the plan in force after a DDL message of transaction `xid`, or None.
 
         Raises:
             UntrustedMessageError: it cannot be parsed.

@@ -228,7 +228,7 @@ class RelationRoutes:
                 found[copy.subscription, copy.target_oid] = "a table that its filter reads is new"
         return found
 
-    def apply_ddl(self, message: LogicalMessage, commit_lsn: Lsn, xid: int | None) -> None:
+    def apply_ddl(self, message: LogicalMessage, commit_lsn: Lsn, xid: int) -> None:
         """Apply a DDL message of transaction `xid`, which commits at `commit_lsn`.
 
         The message applies to the later changes of this transaction, and to all changes after
@@ -246,7 +246,7 @@ class RelationRoutes:
             if message.prefix != PREFIX:
                 self._apply_rewritten(rewritten(content), xid)
                 return
-            plan = self._reader.apply_ddl(content, commit_lsn, xid)
+            plan = self._reader.apply_ddl(content, xid)
         except UntrustedMessageError as error:
             self.ignored[error.reason] += 1
             return

@@ -221,7 +221,7 @@ class Streaming:
 
     def _put_into_force(self, prepared: PreparedDefinitions) -> None:
         put_into_force(
-            self._reader.settle(prepared.plan, prepared.definitions, prepared.read_at),
+            self._reader.settle(prepared.plan, prepared.definitions, prepared.snapshot),
             prepared.definitions.fingerprint,
             self._pipeline.durable,
             self._slot.outside.routes(prepared.plan, prepared.routing),

@@ -13,6 +13,7 @@ from typing import Final
 import psycopg
 
 from gateway.config import Settings
+from gateway.copy import Snapshot
 from gateway.core.errors import GatewayError, TransientError
 from gateway.core.lsn import ZERO_LSN, Lsn
 from gateway.core.watermark import Watermark
@@ -38,8 +39,7 @@ from gateway.source.catalog.tables import existing_relations
 from gateway.source.catalog.watch import CatalogWatch
 from gateway.source.filters.immutable import check_filters
 from gateway.source.provisioning.trigger_installation import read_key
-from gateway.source.session.connection import wal_flush_lsn
-from gateway.source.session.visibility import wait_until_visible
+from gateway.source.session.visibility import read_snapshot, wait_until_visible
 
 __all__ = ["PlanReader"]
 
@@ -85,8 +85,8 @@ class PlanReader:
         self._published = published_of(definitions)
         self.refused_filters = 0
         self._ddl_state: DdlState | None = None
-        self._ddl_at = ZERO_LSN
-        self._read_at = ZERO_LSN
+        self._ddl_xid: int | None = None
+        self._snapshot: Snapshot | None = None
         self._keys: tuple[Key, ...] = ()
         self._next_look = 0.0
         self._visible: int | None = None
@@ -128,7 +128,7 @@ class PlanReader:
                 targets |= {copy.target_oid, relation_oid}
         return bool(targets) and has_unseen_changes(self._connection, self._plan, targets)
 
-    def apply_ddl(self, content: bytes, commit_lsn: Lsn, xid: int | None) -> Plan | None:
+    def apply_ddl(self, content: bytes, xid: int) -> Plan | None:
         """Return the plan from a DDL message on; None if it has not changed, or cannot be made.
 
         A table whose filter cannot be checked is published as in the catalog.
@@ -147,9 +147,9 @@ class PlanReader:
             self._ddl_state = ddl_state  # partitions of a tree that is attached later are in it
         if not matters:
             return None
-        if ddl_state.is_same(before) and commit_lsn < self._read_at:
+        if ddl_state.is_same(before) and self._sees(xid):
             return None  # an ALTER TYPE, which the catalog had when it was read
-        self._ddl_at = commit_lsn
+        self._ddl_xid = xid
         self._wait_for(xid)
         return self._read()
 
@@ -158,6 +158,10 @@ class PlanReader:
         if xid is not None and xid != self._visible:
             wait_until_visible(self._connection, xid)
             self._visible = xid
+
+    def _sees(self, xid: int) -> bool:
+        """Whether the catalog had what a transaction has changed when it was read last."""
+        return self._snapshot is not None and self._snapshot.sees(xid)
 
     def _refused(self, now: Alteration) -> set[str]:
         """Return filters of a message that cannot be checked, or that no publication can have."""
@@ -214,16 +218,22 @@ class PlanReader:
         """Return the plan according to DDL messages; None before the first one."""
         return None if self._ddl_state is None else self._plan
 
-    def settle(self, plan: Plan, definitions: Definitions, read_at: Lsn) -> Plan:
-        """Return a plan that comes into force, with the DDL messages since it was read."""
+    def settle(self, plan: Plan, definitions: Definitions, snapshot: Snapshot) -> Plan:
+        """Return a plan that comes into force, with the DDL messages that it was read without.
+
+        Args:
+            plan: The plan.
+            definitions: Its definitions.
+            snapshot: Snapshot from before it was read.
+        """
         same = definitions.fingerprint == self._definitions.fingerprint
-        if same and self._ddl_at > read_at:
+        if same and self._ddl_xid is not None and not snapshot.sees(self._ddl_xid):
             return as_published(plan, self._plan.publishes)
         return plan
 
     def _read(self) -> Plan | None:
         ddl_state = self._ddl_state
-        self._read_at = wal_flush_lsn(self._connection)
+        self._snapshot = read_snapshot(self._connection)
         try:
             plan = read_plan(
                 self._settings,

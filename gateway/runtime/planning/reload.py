@@ -28,6 +28,7 @@ import psycopg
 from psycopg import sql
 
 from gateway.config import Settings
+from gateway.copy import Snapshot
 from gateway.core.errors import FatalError, GatewayError, TransientError
 from gateway.core.lsn import Lsn
 from gateway.core.watermark import CopyRequest, CopyState, Refusal, Watermark
@@ -59,6 +60,7 @@ from gateway.source.session.connection import (
     server_facts,
     wal_flush_lsn,
 )
+from gateway.source.session.visibility import read_snapshot
 
 __all__ = ["LOOK_FOR_REQUESTS", "PreparedDefinitions", "Reloader", "channel_of"]
 
@@ -88,7 +90,7 @@ class PreparedDefinitions:
 
     Attributes:
         reconcile: Whether tables that exist under other definitions are copied.
-        read_at: LSN after which the catalog was read.
+        snapshot: Snapshot from before the catalog was read.
     """
 
     definitions: Definitions
@@ -96,7 +98,7 @@ class PreparedDefinitions:
     routing: RoutingSettings
     reconcile: bool
     point: Lsn
-    read_at: Lsn
+    snapshot: Snapshot
 
 
 class _Ended(Exception):
@@ -368,7 +370,7 @@ class Reloader:
         self._read = definitions.fingerprint
         forget_schemas(connection)
         facts = server_facts(connection)
-        read_at = wal_flush_lsn(connection)
+        snapshot = read_snapshot(connection)
         rewritten = definitions.fingerprint != self._watermark.definitions
         reconcile = asked or rewritten
         muted, muted_now = self._counters.muted, self._muted_now(definitions)
@@ -400,7 +402,7 @@ class Reloader:
             event(_LOG, logging.INFO, "publication", detail=line)
         self._hold_loop()
         point = wal_flush_lsn(connection)
-        return PreparedDefinitions(definitions, plan, routing, reconcile, point, read_at)
+        return PreparedDefinitions(definitions, plan, routing, reconcile, point, snapshot)
 
     def _differs(
         self,

@@ -19,7 +19,7 @@ from gateway.copy.snapshot import Snapshot
 from gateway.core.errors import TransientError
 from gateway.source.session.connection import classify_server_error
 
-__all__ = ["wait_until_visible"]
+__all__ = ["read_snapshot", "wait_until_visible"]
 
 _POLL_S: Final = 0.002
 _LONGEST_S: Final = 10.0
@@ -54,7 +54,12 @@ def wait_until_visible(
         time.sleep(_POLL_S)
 
 
-def _is_visible(connection: psycopg.Connection, xid: int) -> bool:
+def read_snapshot(connection: psycopg.Connection) -> Snapshot:
+    """Return a snapshot; later queries on an autocommit connection see no less.
+
+    Raises:
+        TransientError: the connection is gone.
+    """
     try:
         row = connection.execute(_SNAPSHOT).fetchone()
     except psycopg.Error as error:
@@ -62,4 +67,9 @@ def _is_visible(connection: psycopg.Connection, xid: int) -> bool:
         raise classify_server_error(error.sqlstate, text, doing="reading the snapshot") from None
     assert row is not None
     text, in_recovery = row
-    return bool(in_recovery) or Snapshot.parse(text).sees(xid)
+    return Snapshot.parse(text, in_recovery=in_recovery)
+
+
+def _is_visible(connection: psycopg.Connection, xid: int) -> bool:
+    snapshot = read_snapshot(connection)
+    return snapshot.running is None or snapshot.sees(xid)

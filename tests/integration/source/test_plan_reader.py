@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 
+import psycopg
 import pytest
 
 from gateway.config import load_settings
 from gateway.core.errors import FilterError
-from gateway.core.lsn import ZERO_LSN, Lsn, parse_lsn
+from gateway.core.lsn import ZERO_LSN, Lsn
 from gateway.core.watermark import Watermark
 from gateway.definitions.changes import copy_states
 from gateway.runtime.planning.plan import read_definitions, read_plan
@@ -19,7 +20,6 @@ from gateway.source.session.connection import connect
 from tests.support.gateway.scene import (
     Connection,
     Scene,
-    current_lsn,
     value_of,
     wait_for_copy_marker,
 )
@@ -116,22 +116,23 @@ def test_a_type_that_is_altered_in_a_loop_costs_one_read_of_the_catalog(
     said = {"altered": nothing | {"types": [mood]}, "as_of": "F/0", "parents": []}
     content = json.dumps(said | {"publications": {}}).encode()
 
-    def reads(reader: PlanReader, commit_lsn: Lsn) -> bool:
+    def reads(reader: PlanReader, xid: int) -> bool:
         before = next_xid(connection)
-        reader.apply_ddl(content, commit_lsn, None)
+        reader.apply_ddl(content, xid)
         return next_xid(connection) > before
 
     def one_read() -> bool:
         reader = make("ALTER TYPE mood RENAME VALUE 'a' TO 'b'")
         connection.execute("ALTER TYPE mood RENAME VALUE 'b' TO 'a'")
-        altered = parse_lsn(current_lsn(connection))
-        connection.execute("INSERT INTO u SELECT count(*) FROM u")
-        found = [reads(reader, altered) for _ in range(4)]
-        later = parse_lsn(current_lsn(connection))
-        return [*found, reads(reader, later)] == [True, False, False, False, True]
+        altered = next_xid(connection) - 1
+        with other.transaction():  # its commit may be flushed, and is in no snapshot yet
+            unseen = int(value_of(other, "SELECT pg_current_xact_id()::text"))
+            found = [reads(reader, altered) for _ in range(4)]
+        return [*found, reads(reader, unseen)] == [True, False, False, False, True]
 
-    # Other tests write to this server, but not all the time.
-    wait_until(one_read, 10, "one read of the catalog for what it had")
+    with psycopg.connect(connection.info.dsn, autocommit=True) as other:
+        # Other tests write to this server, but not all the time.
+        wait_until(one_read, 10, "one read of the catalog for what it had")
 
 
 def test_a_publication_that_is_altered_while_the_watch_is_interrupted_is_followed(

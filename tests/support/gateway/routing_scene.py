@@ -264,7 +264,7 @@ class Gateway:
         """See `gateway.routing.ports.Replanner`."""
         return message.content
 
-    def apply_ddl(self, content: bytes, commit_lsn: Lsn, xid: int | None) -> Plan | None:
+    def apply_ddl(self, content: bytes, xid: int) -> Plan | None:
         """See `gateway.routing.ports.Replanner`."""
         return self.told.pop(content, None)
 
