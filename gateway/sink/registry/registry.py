@@ -6,8 +6,9 @@ import json
 import logging
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from gateway.core.background import OnWait, call_in_background, keep_waiting
@@ -43,6 +44,11 @@ _DEFAULTS: Final[Mapping[str, float]] = {
     "retries.wait.ms": 200,
     "retries.max.wait.ms": 2000,
 }
+_REQUESTS: Final = 4
+"""Maximum number of requests for one id."""
+_LONGEST_REASON: Final = 500
+"""Number of characters of an answer that are shown: it may be a page of HTML."""
+_Result = TypeVar("_Result")
 _USER_IN_URL: Final = re.compile(r"//[^/@\s]*@")
 
 
@@ -84,6 +90,9 @@ class Registry(Closing):
                 key="registry",
                 hint="the properties are those of confluent_kafka.schema_registry",
             ) from None
+        attempts = merged["max.retries"] + 1
+        one_s = merged["timeout"] + merged["retries.max.wait.ms"] / 1000
+        self._longest_s = _REQUESTS * attempts * one_s
         self._on_wait = on_wait
         self._ids: dict[tuple[str, str], int] = {}
         self._of_subjects: dict[str, threading.Lock] = {}
@@ -110,7 +119,7 @@ class Registry(Closing):
         text = _text_of(schema)
         found = self._ids.get((subject, text))
         if found is None:
-            found = call_in_background(lambda: self._id_of(subject, text), on_wait=self._on_wait)
+            found = self._call(lambda: self._id_of(subject, text), self._on_wait)
         return found
 
     def request(self, schemas: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
@@ -130,7 +139,7 @@ class Registry(Closing):
             for thread in threads:
                 thread.join()
 
-        call_in_background(work_together, on_wait=self._on_wait)
+        self._call(work_together, self._on_wait)
 
     def request_later(self, schemas: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
         """Register many schemas once `send_later` is called; nobody waits for the answers.
@@ -199,6 +208,31 @@ class Registry(Closing):
         except Exception as error:  # the HTTP library's own classes, whichever library it is
             raise self._classify(error, subject) from None
 
+    def _call(self, work: Callable[[], _Result], on_wait: OnWait = keep_waiting) -> _Result:
+        """Return the result of requests, unless no id comes for too long.
+
+        The client's timeout is for each read of its socket: a byte now and then keeps it waiting.
+
+        Raises:
+            TransientError: the registry has not answered; a thread still waits for it.
+        """
+        known, until = len(self._ids), time.monotonic() + self._longest_s
+
+        def wait_on() -> None:
+            nonlocal known, until
+            on_wait()
+            if len(self._ids) != known:
+                known, until = len(self._ids), time.monotonic() + self._longest_s
+            elif time.monotonic() >= until:
+                raise TransientError(
+                    f"the schema registry at registry.url ({self._place}) has not answered in "
+                    f"{self._longest_s:.0f} s",
+                    hint="its answers come too slowly, or never end: look at the registry, and at "
+                    "proxies before it",
+                )
+
+        return call_in_background(work, on_wait=wait_on)
+
     def find_text(self, schema_id: int) -> str | None:
         """Return the schema of an id, as registered; None if the registry has none.
 
@@ -209,6 +243,9 @@ class Registry(Closing):
             AccessError: it refuses the user.
             FatalError: it refuses the request.
         """
+        return self._call(lambda: self._find_text(schema_id))
+
+    def _find_text(self, schema_id: int) -> str | None:
         try:
             text: object = self._client.get_schema(schema_id).schema_str
             return text if isinstance(text, str) else ""
@@ -236,7 +273,7 @@ class Registry(Closing):
             FatalError: it refuses the request.
         """
         try:
-            self._client.get_subjects()
+            self._call(self._client.get_subjects)
         except Exception as error:  # as above
             raise self._classify(error, "") from None
 
@@ -310,4 +347,5 @@ def _place_of(url: str) -> str:
 
 
 def _redacted(text: str) -> str:
-    return _USER_IN_URL.sub("//***@", " ".join(text.split()))
+    shown = _USER_IN_URL.sub("//***@", " ".join(text.split()))
+    return shown if len(shown) <= _LONGEST_REASON else f"{shown[:_LONGEST_REASON]}..."
