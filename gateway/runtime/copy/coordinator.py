@@ -70,6 +70,7 @@ class TableCopier:
         report: Called by the loop, at intervals.
         followed: Tables whose filters read other tables, and what they need.
         retry_s: Pause of a worker before it retries.
+        renew_s: Shortest life, unless it needs another plan; see `altered`.
 
     Attributes:
         faults: Faults of the tables that cannot be read.
@@ -89,6 +90,7 @@ class TableCopier:
         report: CopyReport,
         followed: FollowedTables | None = None,
         retry_s: float = 1.0,
+        renew_s: float = 1.0,
     ) -> None:
         self._plan = plan
         self._routes = routes
@@ -123,7 +125,7 @@ class TableCopier:
         self._placing = False
         self._altered = False
         self._is_copied_again = False
-        self._renews_from = time.monotonic() + retry_s
+        self._renews_from = time.monotonic() + renew_s
         self.faults: dict[TableId, Fault] = {}
 
     def __enter__(self) -> Self:

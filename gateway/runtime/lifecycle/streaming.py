@@ -10,6 +10,7 @@ ends, and the next one accepts the requests as well.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
 from functools import partial
@@ -27,6 +28,7 @@ from gateway.runtime.copy.coordinator import TableCopier
 from gateway.runtime.copy.merging import warn_of_merging
 from gateway.runtime.copy.move_markers import MoveMarkers
 from gateway.runtime.lifecycle.activation import accept_requests, put_into_force
+from gateway.runtime.lifecycle.backoff import Renewals
 from gateway.runtime.lifecycle.process import Carried, Process
 from gateway.runtime.lifecycle.slot_start import SlotStart
 from gateway.runtime.lifecycle.start_decision import GoOn
@@ -80,6 +82,7 @@ class Streaming:
         self._slot = slot
         self._receiver = receiver
         self._sink = sink
+        self._renewals = Renewals()
         self._accepted = {request.name for request in accepted}
         self._reader = PlanReader(
             settings,
@@ -170,12 +173,15 @@ class Streaming:
             reloader = stack.enter_context(self._reloader())
             with self._receiver.answering():
                 copier = stack.enter_context(self._copier(stack))
+            began = time.monotonic()
             outcome = self._pipeline.run(copier, switch=reloader, renew=reloader.is_asked_to_copy)
             if copier.faults and settings.definitions.on_table_error == "stop":
                 raise FatalError(next(iter(copier.faults.values())).reason)
             again = outcome is Outcome.START_AGAIN and not self._pipeline.is_ending
             asked = reloader.requests if again else ()
             if (asked or (again and copier.altered)) and not self._needs_new_plan(copier, asked):
+                if copier.altered:
+                    self._renewals.after(time.monotonic() - began)
                 # The stream goes on, and threads may take their time to end.
                 with self._receiver.answering():
                     stack.close()
@@ -316,6 +322,7 @@ class Streaming:
             evaluator=evaluator,
             report=self._process.report_copy,
             followed=self._followed,
+            renew_s=self._renewals.pause_s,
         )
         warn_of_merging(settings.kafka, copier.merging())
         return copier

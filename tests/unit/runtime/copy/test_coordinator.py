@@ -284,6 +284,7 @@ class Attempt:
                 evaluator=None,
                 report=self.report,
                 retry_s=0.01,
+                renew_s=0.01,
             )
 
             def stopping() -> bool:
