@@ -77,8 +77,9 @@ class SlotStart:
             identity = slot_identity(setup.facts, self.settings)
             recovered = read_progress(kafka, topic, identity, settled=False)
             if recovered.watermark is None and slot is not None:
-                # Its claim may be in a Kafka transaction that is being committed.
-                recovered = read_progress(kafka, topic, identity, succeeding=True)
+                # Its claim, which comes before a slot, may be in a Kafka transaction that is being
+                # committed: that is waited for, also when it is this slot's own.
+                recovered = read_progress(kafka, topic, identity)
             elif slot is None and recovered.watermark is not None:
                 # Another gateway may have created it, and streamed, while Kafka was read.
                 slot = slot_status(outside.connection, source.slot)
