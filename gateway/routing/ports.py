@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from gateway.core.errors import TransientError
-from gateway.core.lsn import Lsn
 from gateway.definitions.model import Column, Plan, Table
 from gateway.pgoutput.messages import LogicalMessage
 from gateway.pgtypes.binary import TypeInfo
