@@ -1,10 +1,11 @@
 """Kafka transactions of one librdkafka producer, with bounded waits and the gateway's errors.
 
-librdkafka's transactional calls are made in slices; between them the deadline is checked. The cause
-of a failed Kafka transaction is not always in the error at hand: `produce` reports only a state,
-`flush` nothing at all. `begin_transaction` always fails while a Kafka transaction is open and, if
-that one has failed, with the reason; it is therefore used as the query. Only delivery reports name
-topics that may not be written.
+Calls to librdkafka are made in slices, between which the deadline is checked. Those that end a
+Kafka transaction must not be cut: they are made in a thread (decision 118). The cause of a failed
+Kafka transaction is not always in the error at hand: `produce` reports only a state, `flush`
+nothing at all. `begin_transaction` always fails while a Kafka transaction is open and, if that one
+has failed, with the reason; it is therefore used as the query. Only delivery reports name topics
+that may not be written.
 
 Everything that runs the client's callbacks (`poll`, `flush`, and through them all other calls here)
 is called while no exception is being handled: when a callback raises, as a fatal error makes it do,
@@ -42,12 +43,14 @@ from gateway.sink.clients.failures import (
 )
 from gateway.sink.clients.properties import connect_first, make_client, producer_properties
 from gateway.sink.delivery.batches import ProduceBatch, make_batches
+from gateway.sink.delivery.uncut_calls import UncutCalls
 
 __all__ = ["TransactionalProducer"]
 
 _PASSING: Final = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT)
 """Errors that the client reports as final after a metadata request, although they are transient."""
 _SLICE_S: Final = 0.5  # longest single wait inside librdkafka
+_WITHOUT_END_S: Final = -1
 _ANSWER_S: Final = 2.0  # every call makes a new metadata request
 _BACKOFF_S: Final = 0.05
 _ROOM_S: Final = 0.005
@@ -102,6 +105,7 @@ class TransactionalProducer:
         self._clock = clock
         self._began_at: float | None = None
         self._committing = False
+        self._uncut: UncutCalls[object] = UncutCalls()
         self._undelivered: tuple[KafkaError, str | None] | None = None
         self.fenced = False
 
@@ -193,7 +197,7 @@ class TransactionalProducer:
             TransientError, FatalError: as `produce`.
         """
         self._committing = True
-        self._until(Producer.commit_transaction, "committing")
+        self._end(Producer.commit_transaction, "committing")
         self._committing = False
         self._began_at = None
 
@@ -207,8 +211,8 @@ class TransactionalProducer:
         if self._began_at is None or self._committing:
             return
         try:
-            self._until(Producer.abort_transaction, "aborting")
-        except GatewayError:
+            self._end(Producer.abort_transaction, "aborting")
+        except (GatewayError, RuntimeError):  # no other thread can be started
             if self.fenced:
                 raise
         self._began_at = None
@@ -221,6 +225,7 @@ class TransactionalProducer:
         last = [self._producer]
         del self._producer
         self._produce_batch = None  # unusable without it
+        self._uncut.close()
         destroyer = threading.Thread(target=last.clear, name="kafka-destroyer", daemon=True)
         destroyer.start()
         destroyer.join(_DESTROY_S)
@@ -293,13 +298,30 @@ class TransactionalProducer:
         while isinstance(error := self._call(operation, _SLICE_S), KafkaError):
             self._serve(Producer.poll, 0)
             if not error.retriable() and error.code() not in _PASSING:
-                self._committing = (
-                    False  # a refused commit is over, unlike one with an unknown outcome
-                )
                 raise self._classify(error, doing)
             self._go_on(error, doing, began_at)
             if error.code() not in (KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE):
                 time.sleep(_BACKOFF_S)  # the client's own back-off ends with the call
+        self.connection_errors.clear()
+
+    def _end(self, operation: Callable[[Producer, float], object], doing: str) -> None:
+        """Call `operation`, which ends the Kafka transaction, until it succeeds or fails for good.
+
+        At the deadline the thread is abandoned, with the producer, which lives until Kafka answers.
+        """
+        began_at = self._clock()
+        call = partial(self._call, operation, _WITHOUT_END_S)
+
+        def check() -> None:
+            self._call(Producer.poll, 0)  # a fatal error is also the result of the call
+            self._go_on(_NO_ANSWER, doing, began_at)
+
+        while isinstance(error := self._uncut.make(call, check), KafkaError):
+            if not error.retriable():
+                self._committing = False  # a refused commit is over
+                raise self._classify(error, doing)
+            self._go_on(error, doing, began_at)
+            time.sleep(_BACKOFF_S)
         self.connection_errors.clear()
 
     def _call(

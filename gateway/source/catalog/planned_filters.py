@@ -31,8 +31,16 @@ _PLANNER: Final = (
 class PlannedFilterResolver(FilterResolver):
     """Resolves filters over a connection to a standby, inside its transaction."""
 
-    def _ask(self, clause: TableClause, table: Table) -> str:
+    def resolve(self, clause: TableClause, table: Table) -> str:
+        """Return the server's rendering of the filter of `clause`, on `table`.
+
+        Raises:
+            FilterError: the server, or the rules for row filters, refuse it; with the position.
+            TableLockedError: a lock could not be had in time.
+            TransientError: the table was altered meanwhile, or the connection is gone.
+        """
         assert clause.where is not None
+        self._refuse_user_types(clause, table)
         if (why := refuse_nodes(clause.where)) is not None:
             raise self._fault(clause, why)
         with self._classified(clause, table):
