@@ -140,7 +140,8 @@ class DefinitionError(FatalError):
         text: The statement's source text, or None.
         position: 0-based character offset of the fault in `text`, or None.
         reason: The message and PostgreSQL's detail in one line, without the quotation of `text`:
-            why a table is held for this error.
+            why a table is held for this error. If the error stands for several problems, it names
+            them.
     """
 
     def __init__(
@@ -151,6 +152,7 @@ class DefinitionError(FatalError):
         position: int | None = None,
         hint: str | None = None,
         detail: str | None = None,
+        reason: str | None = None,
     ) -> None:
         shown = message
         if text is not None and position is not None:
@@ -158,7 +160,7 @@ class DefinitionError(FatalError):
         super().__init__(shown, hint=hint)
         self.text = text
         self.position = position
-        self.reason = message.partition("\n")[0]
+        self.reason = message.partition("\n")[0] if reason is None else reason
         if detail:
             self.reason += f": {detail[0].lower()}{detail[1:].rstrip('.')}"
 

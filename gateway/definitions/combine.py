@@ -24,7 +24,7 @@ from gateway.definitions.column_lists import (
     different_lists,
     disagreement,
 )
-from gateway.definitions.identity import find_identity_problems, problems_text
+from gateway.definitions.identity import find_identity_problems, problems_error
 from gateway.definitions.masks import PlannedMasks
 from gateway.definitions.membership import Membership
 from gateway.definitions.model import (
@@ -149,9 +149,7 @@ def make_plan(
     if len(problems) == 1:
         raise problems[0]
     if problems:
-        raise DefinitionError(
-            f"{len(problems)} problems in the definitions:\n{problems_text(problems)}"
-        )
+        raise problems_error(problems)
     publishes: list[Publish] = []
     copies: list[TableCopy] = []
     warnings: list[str] = []

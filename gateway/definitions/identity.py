@@ -6,6 +6,7 @@ PostgreSQL itself makes these checks only at an UPDATE or DELETE, which then fai
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from gateway.core.errors import DefinitionError
 from gateway.definitions.membership import Membership
@@ -13,7 +14,11 @@ from gateway.definitions.model import IDENTIFYING, Operation, Publication, Table
 from gateway.definitions.sql.expression import column_names
 from gateway.pgoutput.messages import ReplicaIdentity
 
-__all__ = ["find_identity_problems", "identity_gap", "problems_text"]
+__all__ = ["find_identity_problems", "identity_gap", "problems_error", "problems_text"]
+
+_NAMED: Final = 10
+"""Problems that are named in one line."""
+_LONGEST_REASON: Final = 300
 
 _VERBS = {Operation.UPDATE: "update", Operation.DELETE: "delete from"}
 _GERUNDS = {Operation.UPDATE: "updating", Operation.DELETE: "deleting from"}
@@ -101,6 +106,17 @@ def find_identity_problems(
         else:
             if gap is not None:
                 yield operation, _missing(members, relevant[0], table, operation, gap, text)
+
+
+def problems_error(problems: Sequence[DefinitionError]) -> DefinitionError:
+    """Return the one error that stands for several problems; its reason names the first ones."""
+    title = f"{len(problems)} problems in the definitions:"
+    named = [problem.reason[:_LONGEST_REASON] for problem in problems[:_NAMED]]
+    if len(problems) > _NAMED:
+        named.append(f"and {len(problems) - _NAMED} more")
+    return DefinitionError(
+        f"{title}\n{problems_text(problems)}", reason=f"{title} {'; '.join(named)}"
+    )
 
 
 def problems_text(problems: Sequence[DefinitionError]) -> str:

@@ -296,7 +296,7 @@ def _first_plan(
             logging.WARNING,
             "definitions do not fit the source now; checking in Kafka whether they did",
             # The whole text, with hints, follows if they did not.
-            error=error.message.partition("\n")[0],
+            error=error.reason,
         )
     topic, identity = settings.topics.progress, slot_identity(facts, settings)
     watermark = None
