@@ -133,7 +133,7 @@ class RelationRoutes:
             )
             for copy in plan.copies
         }
-        self.filters.compile(plan.publishes)
+        self.filters.compile(plan.publishes, plan.copies)
 
     def pop_held_markers(self, lsn: Lsn) -> list[Record]:
         """Return COPY markers, at `lsn`, of the tables that became held since the last call."""

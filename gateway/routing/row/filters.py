@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
-from gateway.definitions.model import FilterClause, Operation, Publish, Table
+from gateway.definitions.model import FilterClause, Operation, Publish, Table, TableCopy
 from gateway.definitions.moving import read_columns
 from gateway.routing.row.targets import Lookup, Passes
 from gateway.rowfilter import (
@@ -78,16 +79,17 @@ class Filters:
             self._compiled[clause] = self._understand(clause.text, table.columns, source=source)
         return self._compiled[clause]
 
-    def compile(self, publishes: Sequence[Publish]) -> None:
+    def compile(self, publishes: Sequence[Publish], copies: Sequence[TableCopy] = ()) -> None:
         """Compile all filters, so that an unusable one fails before its first row.
+
+        Copies may have filters that the stream has not reached yet.
 
         Raises:
             FilterError: a filter cannot be evaluated.
         """
-        for publish in publishes:
-            for clauses in publish.filters.values():
-                for clause in clauses:
-                    self.of(clause)
+        of_publishes = (clauses for each in publishes for clauses in each.filters.values())
+        for clause in chain(*of_publishes, *(copy.filters for copy in copies)):
+            self.of(clause)
 
     def evaluations(self) -> list[tuple[str, str]]:
         """Return each filter, by publication and table, with its evaluator and the reason."""

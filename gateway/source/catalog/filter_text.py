@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, cast
 
 import psycopg
 from psycopg import sql
@@ -18,7 +18,13 @@ from gateway.core.errors import AccessError, FilterError, GatewayError, Transien
 from gateway.definitions.model import Catalog, Definitions, Table, TableClause
 from gateway.definitions.sql.expression import column_names, select_where
 from gateway.definitions.sql.foreign_code import first_reference, foreign_name, has_part_of
-from gateway.source.catalog.locked_tables import TableLockedError, locked
+from gateway.source.catalog.locked_tables import (
+    NEXT_LOCK_TIMEOUT,
+    REMEMBERED_LOCK_TIMEOUT,
+    RememberedFilters,
+    TableLockedError,
+    locked,
+)
 from gateway.source.catalog.node_tree import (
     FIRST_NORMAL_OID,
     ONLY_BUILT_IN,
@@ -66,14 +72,7 @@ _TYPES: Final = """
 
 _PLAIN_VIEWS_SINCE: Final = 160000
 
-_MOST_RENDERED: Final = 10_000
-_Rendered: TypeAlias = dict[tuple[int, bool, Table, str], str]
-_rendered: Final[_Rendered] = {}
-"""Last renderings of filters, by server version, whether a publication judged it, table and filter.
-
-They are for a table that somebody has locked since then: only its shape decides on them beside the
-filter. Rights are asked for each time.
-"""
+_remembered: Final = RememberedFilters()
 
 
 class FilterResolver:
@@ -89,6 +88,7 @@ class FilterResolver:
         self._text = text
         self._by_publication = connection.info.server_version >= 150000
         self._prefix_length = 0
+        self._is_remembered = False
 
     def resolve(self, clause: TableClause, table: Table) -> str:
         """Return the server's own rendering of the filter of `clause`, on `table`.
@@ -100,17 +100,17 @@ class FilterResolver:
             TransientError: the table was altered meanwhile, or the connection is gone.
         """
         self._refuse_user_types(clause, table)
-        assert clause.where is not None
-        key = (self._connection.info.server_version, self._by_publication, table, clause.where)
+        # Only the shape of the table decides beside the filter and who judges it.
+        version = self._connection.info.server_version
+        key = (type(self), version, self._by_publication, table, clause.where)
+        self._is_remembered = key in _remembered
         try:
             found = self._ask(clause, table)
         except TableLockedError:
-            if key not in _rendered:
+            if not self._is_remembered:
                 raise
-            return _rendered[key]
-        if len(_rendered) >= _MOST_RENDERED:
-            _rendered.clear()
-        _rendered[key] = found
+            return _remembered[key]
+        _remembered.remember(key, found)
         return found
 
     def _ask(self, clause: TableClause, table: Table) -> str:
@@ -127,11 +127,25 @@ class FilterResolver:
                     "subscriptions in the definitions file",
                 ) from None
             except psycopg.errors.LockNotAvailable:
-                raise locked(self._connection, table.oid, str(table)) from None
+                if self._is_remembered:
+                    raise locked(self._connection, table.oid, str(table)) from None
+                return self._ask_without_publication(clause, table)
             except psycopg.Error as error:
                 raise self._refusal(error, clause, self._prefix_length) from None
         with self._classified(clause, table):
             return self._ask_view(clause, table)
+
+    def _ask_without_publication(self, clause: TableClause, table: Table) -> str:
+        """Ask by a view, which VACUUM and CREATE INDEX CONCURRENTLY do not block for hours.
+
+        Raises:
+            TableLockedError: a lock blocks that as well, or the role may not do it.
+        """
+        self._connection.execute(NEXT_LOCK_TIMEOUT)
+        try:
+            return self._ask_view(clause, table)
+        except (psycopg.Error, FilterError):
+            raise locked(self._connection, table.oid, str(table)) from None
 
     @contextmanager
     def _classified(self, clause: TableClause, table: Table) -> Iterator[None]:
@@ -182,6 +196,8 @@ class FilterResolver:
 
     def _keep_types(self, table: Table) -> None:
         """Lock the table where the role may, so that no column gets such a type meanwhile."""
+        if self._is_remembered:
+            self._connection.execute(REMEMBERED_LOCK_TIMEOUT)
         row = self._connection.execute(_MAY_LOCK, (table.oid,)).fetchone()
         if row is not None and row[0]:
             name = sql.Identifier(table.schema, table.name)

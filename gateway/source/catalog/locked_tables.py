@@ -6,6 +6,7 @@ that it owns, for as long as it likes: the table is held then, and all others go
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, Final
 
 import psycopg
@@ -13,10 +14,33 @@ import psycopg
 from gateway.core.errors import DefinitionError
 from gateway.source.session.blockers import lock_holders
 
-__all__ = ["NEXT_LOCK_TIMEOUT", "TableLockedError", "locked"]
+__all__ = [
+    "NEXT_LOCK_TIMEOUT",
+    "REMEMBERED_LOCK_TIMEOUT",
+    "RememberedFilters",
+    "TableLockedError",
+    "locked",
+]
 
 NEXT_LOCK_TIMEOUT: Final = "SET LOCAL lock_timeout = '100ms'"
 """Statement after one wait: an owner of many tables could make the gateway wait for each."""
+
+REMEMBERED_LOCK_TIMEOUT: Final = "SET LOCAL lock_timeout = '10ms'"
+"""Statement before a filter that is remembered: the stream waits while the catalog is read."""
+_MOST_REMEMBERED: Final = 10_000
+
+
+class RememberedFilters(dict[Hashable, str]):
+    """Last renderings of filters, for tables that somebody has locked since then.
+
+    A key has everything that decides on the rendering. Rights are not in it.
+    """
+
+    def remember(self, key: Hashable, rendering: str) -> None:
+        """Remember a rendering; when there are too many, all others are forgotten."""
+        if len(self) >= _MOST_REMEMBERED:
+            self.clear()
+        self[key] = rendering
 
 
 class TableLockedError(DefinitionError):

@@ -31,16 +31,8 @@ _PLANNER: Final = (
 class PlannedFilterResolver(FilterResolver):
     """Resolves filters over a connection to a standby, inside its transaction."""
 
-    def resolve(self, clause: TableClause, table: Table) -> str:
-        """Return the server's rendering of the filter of `clause`, on `table`.
-
-        Raises:
-            FilterError: the server, or the rules for row filters, refuse it; with the position.
-            TableLockedError: a lock could not be had in time.
-            TransientError: the table was altered meanwhile, or the connection is gone.
-        """
+    def _ask(self, clause: TableClause, table: Table) -> str:
         assert clause.where is not None
-        self._refuse_user_types(clause, table)
         if (why := refuse_nodes(clause.where)) is not None:
             raise self._fault(clause, why)
         with self._classified(clause, table):

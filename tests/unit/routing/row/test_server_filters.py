@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from gateway.core.errors import TransientError
-from gateway.definitions.model import Plan
+from gateway.definitions.model import FilterClause, Plan, TableCopy
 from gateway.pgoutput.messages import UNCHANGED, Insert, OldTuple, ReplicaIdentity
 from gateway.pgtypes.errors import EvaluationError
 from gateway.rowfilter import Answer, FilterEvaluationError, Question
@@ -232,6 +232,22 @@ def test_the_first_such_filter_that_is_given_to_a_publication_starts_anew() -> N
 
     with pytest.raises(TransientError, match="was given a row filter that the server evaluates"):
         made.commit(relation_of(T1_TABLE), *inserts(1))
+
+
+def test_a_filter_that_copies_have_before_the_stream_is_expected(
+    evaluator: FakeEvaluator,
+) -> None:
+    """A copy follows the catalog, and the publications what the stream has reported."""
+    copy = TableCopy("s", T1, (FilterClause("p", T1, ODD),), ("a", "b"))
+    made = Gateway([T1_TABLE], [publish()], evaluator=evaluator, copies=[copy])
+    made.routes.copy_route([copy], ("a",))
+    made.replanned.append(_with_filter(made.plan))
+
+    go_on = routed(made, made.transaction(relation_of(T1_TABLE), *inserts(1, 2)))
+
+    assert go_on() is None
+    evaluator.answers = 1
+    assert list(values(go_on())) == [1]
 
 
 def _with_filter(plan: Plan) -> Plan:
