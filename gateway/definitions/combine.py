@@ -43,6 +43,7 @@ from gateway.definitions.model import (
     TableId,
 )
 from gateway.definitions.moving import (
+    inner_leaves,
     inner_oids,
     moving_leaves,
     why_not_followed,
@@ -171,18 +172,21 @@ def make_plan(
     publishes, reduced = without_identity(members, definitions, publishes)
     read = sorted({oid for copy in copies for oid in inner_oids(copy.filters)})
     by_themselves = sorted({*read, *moving_leaves(copies, catalog.tables)})
+    trees = {oid for oid in read if catalog.tables[oid].kind == "p"}
     server_publications = plan_server_publications(
         members.tables,
         [*publishes, *(Publish("", oid, oid, ALL_OPERATIONS, {}, None) for oid in by_themselves)],
         empty_roots,
-        wholes=_wholes(members, definitions),
+        wholes=_wholes(members, definitions) | trees,
         detachable=_detachable(members, definitions, publishes)
-        | {oid for oid in read if members.tables[oid].ancestors},
+        | {oid for oid in read if members.tables[oid].ancestors}
+        | inner_leaves(copies, catalog.tables),
         alterable=alterable_relations(definitions, publishes),
         prefix=prefix,
     )
     oids = {oid for p in publishes for oid in (p.relation_oid, p.target_oid)}
     oids |= {copy.target_oid for copy in copies} | empty_roots.keys() | set(read)
+    oids |= inner_leaves(copies, catalog.tables)  # with the trees between
     family = {o for oid in oids for o in (*catalog.tables[oid].ancestors, *_leaves(catalog, oid))}
     return Plan(
         tables={oid: table for oid, table in catalog.tables.items() if oid in oids | family},

@@ -24,6 +24,7 @@ from gateway.pgoutput.messages import ReplicaIdentity
 __all__ = [
     "formula_of",
     "formulas_of",
+    "inner_leaves",
     "inner_oids",
     "moving_leaves",
     "read_columns",
@@ -56,7 +57,7 @@ def inner_oids(clauses: Iterable[FilterClause]) -> set[int]:
 
 
 def moving_leaves(copies: Iterable[TableCopy], tables: Mapping[int, Table]) -> set[int]:
-    """Return the leaves of partitioned tables whose filters read other tables.
+    """Return the leaves of partitioned tables whose filters read other tables, and of the latter.
 
     They are read by themselves: each announces its own replica identity, which has to have the
     columns that decide.
@@ -65,9 +66,20 @@ def moving_leaves(copies: Iterable[TableCopy], tables: Mapping[int, Table]) -> s
         leaf
         for copy in copies
         if formula_of(copy.filters) is not None
-        for leaf in tables[copy.target_oid].leaves
+        for oid in (copy.target_oid, *inner_oids(copy.filters))
+        for leaf in tables[oid].leaves
         if leaf in tables
     }
+
+
+def inner_leaves(copies: Iterable[TableCopy], tables: Mapping[int, Table]) -> set[int]:
+    """Return the leaves of the partitioned tables that filters read beside their own.
+
+    They stay published when they are detached, so that no change is missed if they are attached
+    again before anybody has looked.
+    """
+    read = {oid for copy in copies for oid in inner_oids(copy.filters)}
+    return {leaf for oid in read for leaf in tables[oid].leaves if leaf in tables}
 
 
 def read_columns(clause: FilterClause) -> frozenset[str]:
@@ -124,12 +136,6 @@ def why_not_followed(
         return "it is not followed with origin = none: nobody knows the origin of a row that enters"
     if subscription.binary:
         return "it is not followed with binary = true"
-    for oid in sorted(inner_oids(copy.filters)):
-        if tables[oid].kind == "p":
-            return (
-                f"{tables[oid]} is partitioned, and the stream says nothing of the rows that "
-                "ATTACH and DETACH bring and take: name its partitions, each in a sub-select"
-            )
     for clause in copy.filters:
         if (name := _generated(clause.formula, table, tables)) is not None:
             return f"it reads {name}, which is a generated column"
@@ -146,4 +152,12 @@ def why_not_followed(
     for leaf in (tables[oid] for oid in sorted(table.leaves) if oid in tables):
         if missing := unlogged(leaf.replica_identity, leaf.identity, {*decides, *key}):
             return f"column {missing} is not part of the replica identity of partition {leaf}"
+    for clause in copy.filters:
+        for oid, names in inner_columns(clause.formula).items():
+            for leaf in (tables[each] for each in sorted(tables[oid].leaves) if each in tables):
+                if missing := unlogged(leaf.replica_identity, leaf.identity, names):
+                    return (
+                        f"column {missing} is not part of the replica identity of {leaf}, a "
+                        f"partition of {tables[oid]}, which its filter reads"
+                    )
     return None

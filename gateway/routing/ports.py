@@ -32,9 +32,12 @@ class Replanner(Protocol):
 
     Attributes:
         refused_filters: Number of DDL messages with a filter that was rejected.
+        altered_trees: OIDs of the partitioned tables, with those above, whose partitions the last
+            DDL message is about.
     """
 
     refused_filters: int
+    altered_trees: frozenset[int]
 
     def now(self, again: int | None, xid: int | None) -> Plan | None:
         """Return the current plan; None if it has not changed.

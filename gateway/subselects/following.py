@@ -6,16 +6,18 @@ two transactions what was read is placed: sets here, rows by `moves`. `pop_parts
 the watermark, and `read_back` begins from it.
 
 A set without records is built: until then its table's changes are noted for the read. A
-subscription with a set that is not built is one whose table has to be copied again.
+subscription with a set that is not built is one whose table has to be copied again. A stale set,
+whose table has got or lost rows without a change, stays as it is until its table is read, and
+changes then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple
 
 from gateway.copy import Row, Snapshot
 from gateway.core.errors import ProtocolError
@@ -26,22 +28,34 @@ from gateway.subselects.moves.candidates import Candidates
 from gateway.subselects.moves.state import MoveState, StoredMoves, read_back
 from gateway.subselects.moves.table_moves import TableMoves
 from gateway.subselects.moves.transaction import MoveTransaction
-from gateway.subselects.sets.building import SetBuilder
+from gateway.subselects.sets.building import SetReread
 from gateway.subselects.sets.changes import SetChange, SetDelta
 from gateway.subselects.sets.leaves import MOST
 from gateway.subselects.sets.member_index import MemberIndex
 from gateway.subselects.sets.network import SetNetwork
 from gateway.subselects.sets.records import StoredSet, removed
 from gateway.subselects.sets.set_selection import SetSelection
+from gateway.subselects.sets.unread import UnreadSets
 from gateway.subselects.sets.value_set import MakeEntries, ValueSet, in_memory
 
 __all__ = ["About", "FollowedTransaction", "Following", "OuterTable"]
 
 
-About: TypeAlias = tuple[str, Callable[[str], str | None]]
-"""Description of a table, and why one with another description may have other values."""
+class About(NamedTuple):
+    """Description of an inner table.
 
-_SAME: Final[About] = ("", lambda about: None)
+    Attributes:
+        text: The description, kept with the sets.
+        why_other: Returns why a table with another one may have other values, or None.
+        is_other_tree: Whether one for which that is None had other partitions.
+    """
+
+    text: str
+    why_other: Callable[[str], str | None]
+    is_other_tree: Callable[[str], bool]
+
+
+_SAME: Final = About("", lambda about: None, lambda about: False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +87,7 @@ class Following:
         parts: Parts of the state that were committed last.
         make: Makes stores of sets.
         broken: OIDs of inner tables whose sets are built again, whatever `parts` has.
-        about: Descriptions of inner tables, by OID, and why those with another one may have other
-            values.
+        about: Descriptions of inner tables, by OID.
         most: Number of entries of a leaf.
         hidden: Sub-selects whose values are not to be stored: their sets are always built again.
 
@@ -102,14 +115,14 @@ class Following:
         self.has_built = False
         self.sets = SetNetwork((f for table in tables for f in table.formulas.values()), make)
         self._stored: dict[Subselect, StoredSet] = {}
-        self._builders: dict[Subselect, SetBuilder] = {}
+        self._unread = UnreadSets(make)
         for each in self.sets:
             if each.subselect in hidden:
-                self._builders[each.subselect] = SetBuilder(each)
+                self._unread.add(each, stale=False)
                 continue
-            text, why_other = about.get(each.subselect.table_oid, _SAME)
+            text, why_other, is_other_tree = about.get(each.subselect.table_oid, _SAME)
             self._stored[each.subselect] = StoredSet(
-                each, most=most, about=text, why_other=why_other
+                each, most=most, about=text, why_other=why_other, is_other_tree=is_other_tree
             )
         self._removals = self._read_sets(parts.get("set", {}), broken)
         self.sets.recount()
@@ -143,6 +156,7 @@ class Following:
             if (stored := known.get(set_name)) is None:
                 removals += [StatePart("set", *record) for record in removed(set_name, found)]
                 continue
+            stored.look(found)
             why = (
                 "it does not agree with its table"
                 if stored.target.subselect.table_oid in broken
@@ -152,8 +166,9 @@ class Following:
                 if found:
                     self.faults.append(f"set {set_name}: {why}")
                     removals += [StatePart("set", *record) for record in removed(set_name, found)]
-                target = stored.target
-                self._builders[target.subselect] = SetBuilder(target)
+                self._unread.add(stored.target, stale=False)
+            elif stored.is_stale:
+                self._unread.add(stored.target, stale=True)
         return removals
 
     def _read_moves(self, table: OuterTable, records: Mapping[str, bytes]) -> None:
@@ -165,6 +180,10 @@ class Following:
             self.faults.append(f"moves of the table with OID {table.oid}: {error.reason}")
             self._removals += [StatePart("moves", name, None) for name in records]
         moves = TableMoves(table.key, table.formulas, self.sets.__getitem__, table.view, state)
+        # Markers have said so, also of a set that is built now.
+        was_stale = {each for each, stored in self._stored.items() if stored.was_stale}
+        moves.wait_for(_filtered_by(table.formulas, was_stale), known=True)
+        moves.wait_for(_filtered_by(table.formulas, self._unread.stale))
         for name, formula in table.formulas.items():
             if not (is_known and self.is_built(formula)):
                 moves.copy_again(name)
@@ -176,34 +195,65 @@ class Following:
 
     @property
     def unbuilt(self) -> list[Subselect]:
-        """The sub-selects whose tables have to be read."""
-        return list(self._builders)
+        """The sub-selects whose sets are not built."""
+        return list(self._unread.unbuilt)
 
-    def unbuilt_of(self, oid: int) -> set[Subselect]:
-        """Return the sub-selects of an inner table whose sets are not built."""
-        return {each for each in self._builders if each.table_oid == oid}
+    @property
+    def unread(self) -> UnreadSets:
+        """The sets whose tables have to be read."""
+        return self._unread
+
+    def note_stale(self, oid: int, about: str | None = None) -> None:
+        """Note that an inner table has got or lost rows without a change.
+
+        Its sets stay as they are until it is read once more.
+
+        Args:
+            oid: OID of the table.
+            about: Its description, if that is another one now.
+        """
+        self._unread.void_reads(oid)
+        for each in self.all_sets_of(oid):
+            if (stored := self._stored.get(each.subselect)) is not None:
+                stored.note_stale(stored.about if about is None else about)
+            self._unread.add(each, stale=True)
+        self._wait()
+
+    def note_lost(self, oid: int, why: str) -> None:
+        """Note that the changes of an inner table cannot be counted until there is another plan."""
+        if self._unread.lose(oid, why):
+            self.note_stale(oid)
+
+    def note_unknown(self, xid: int, oid: int, why: str) -> None:
+        """Note changes of an inner table as it was at another time than that of the plan."""
+        if not self.is_unread(oid):
+            self.note_lost(oid, why)
+        self._unread.note_unknown(xid, oid)
+
+    def is_unread(self, oid: int) -> bool:
+        """Whether all sets of an inner table will be those of a read that is still to come."""
+        return {each.subselect for each in self.all_sets_of(oid)} <= self._unread.of(oid).keys()
 
     def is_built(self, formula: Formula) -> bool:
         """Whether all sets of a filter are known."""
-        return self._builders.keys().isdisjoint(subselects_of(formula))
+        return self._unread.unbuilt.isdisjoint(subselects_of(formula))
 
     def forget(self, snapshot: Snapshot) -> None:
         """Drop the changes that every read of a set from now on sees."""
-        for builder in self._builders.values():
-            builder.forget(snapshot)
+        self._unread.forget(snapshot)
 
     def place_table(
         self, oid: int, snapshot: Snapshot, rows: Iterable[RowView], *, step: int = 10_000
     ) -> Iterator[None]:
-        """Place a read of a table for its sets that are not built, as `SetBuilder` says.
+        """Place a read of a table for its sets that are not built, or stale, as `SetBuilder` says.
 
         `finish_table` follows.
 
         Yields:
             Now and then; nothing else may happen to the sets until it is exhausted.
         """
-        found = [each for each in self._builders if each.table_oid == oid]
-        waiting = {each: self._builders[each].begin(snapshot) for each in found}
+        builders = self._unread.of(oid)
+        waiting = {each: builder.begin(snapshot) for each, builder in builders.items()}
         for number, row in enumerate(rows, 1):
             for target in self.sets_of(oid, row):
                 count = waiting.get(target.subselect)
@@ -211,26 +261,57 @@ class Following:
                     count(entry)
             if number % step == 0:
                 yield
+        for builder in builders.values():
+            if isinstance(builder, SetReread):
+                yield from builder.compare()
 
     def may_place(self, oid: int, snapshot: Snapshot) -> bool:
-        """Whether it is known of all noted changes of a table if `snapshot` sees them."""
-        builders = (self._builders[each] for each in self.unbuilt_of(oid))
-        return all(builder.is_sure(snapshot) for builder in builders)
+        """Whether it is known of all noted changes of a table if `snapshot` sees them.
+
+        A read that had begun when the table got or lost rows without a change is void.
+        """
+        return self._unread.may_place(oid, snapshot)
 
     def finish_table(self, oid: int) -> None:
         """End the placing of a table, which takes time where it has many rows."""
-        unbuilt = self.unbuilt_of(oid)
-        found = [each for each in self.sets if each.subselect in unbuilt]
-        for each in found:
-            self._builders.pop(each.subselect).finish()
-            if (stored := self._stored.get(each.subselect)) is not None:
+        deltas: dict[Subselect, SetDelta] = {}
+        found: list[ValueSet] = []
+        for subselect, builder in self._unread.of(oid).items():
+            stored = self._stored.get(subselect)
+            builder.finish()
+            self._unread.remove(subselect)
+            if isinstance(builder, SetReread):
+                if stored is not None:
+                    stored.note_read()
+                if builder.delta is not None:
+                    deltas[subselect] = builder.delta
+                    continue
+                self._copy_again(subselect)
+            if stored is not None:
                 stored.note_built()
+            found.append(self.sets[subselect])
         # Nested sets come first, and those around them are found with them.
         around = {
             one.subselect: one for each in found for one in self.sets.recount_from(each.subselect)
         }
-        self._index.recount_sets(around.values())
+        if around:
+            self._index.recount_sets(around.values())
+        changes = self._apply(deltas)
+        for moves in self.moves.values():
+            moves.unsettle(changes)
+        self._wait()
         self.has_built = True
+
+    def _copy_again(self, subselect: Subselect) -> None:
+        """Give up the rows of all subscriptions that are filtered by a set."""
+        for moves in self.moves.values():
+            for name, formula in moves.formulas.items():
+                if subselect in subselects_of(formula):
+                    moves.copy_again(name)
+
+    def _wait(self) -> None:
+        for moves in self.moves.values():
+            moves.wait_for(_filtered_by(moves.formulas, self._unread.stale))
 
     # The stream
 
@@ -248,13 +329,10 @@ class Following:
 
     def apply(self, xid: int, deltas: Mapping[Subselect, SetDelta]) -> dict[Subselect, SetChange]:
         """Apply what a transaction did to the sets; return what has changed in them."""
-        built: dict[Subselect, SetDelta] = {}
-        for subselect, delta in deltas.items():
-            builder = self._builders.get(subselect)
-            if builder is not None:
-                builder.note(xid, delta)
-            else:
-                built[subselect] = delta
+        unread = {each for each, delta in deltas.items() if self._unread.note(xid, each, delta)}
+        return self._apply({each: delta for each, delta in deltas.items() if each not in unread})
+
+    def _apply(self, built: Mapping[Subselect, SetDelta]) -> dict[Subselect, SetChange]:
         changes = self.sets.apply(built)
         self._index.apply(changes)
         for subselect, delta in built.items():
@@ -277,9 +355,10 @@ class Following:
     def pop_parts(self) -> tuple[StatePart, ...]:
         """Return what has changed of the state since the last call; it is committed once."""
         parts, self._removals = self._removals, []
+        unbuilt = self._unread.unbuilt
         self.has_built = False
         for subselect, stored in self._stored.items():
-            if subselect not in self._builders:
+            if subselect not in unbuilt:
                 parts += [StatePart("set", *record) for record in stored.pop_records()]
         for oid, moves in self.moves.items():
             state = moves.state.hidden() if oid in self._hidden else moves.state
@@ -289,6 +368,7 @@ class Following:
 
     def close(self) -> None:
         """Give the files back."""
+        self._unread.close()
         self._index.close()
         self.sets.close()
 
@@ -300,13 +380,15 @@ class FollowedTransaction:
         changes: Its changes of the sets, once applied.
     """
 
-    __slots__ = ("_deltas", "_following", "_outer", "_xid", "changes")
+    __slots__ = ("_deltas", "_following", "_outer", "_stale", "_unknown", "_xid", "changes")
 
     def __init__(self, following: Following, xid: int) -> None:
         self._following = following
         self._xid = xid
         self._deltas: dict[Subselect, SetDelta] = {}
         self._outer: dict[int, MoveTransaction] = {}
+        self._stale: set[int] = set()
+        self._unknown: dict[int, str] = {}
         self.changes: Mapping[Subselect, SetChange] = {}
 
     def inner(self, oid: int, old: RowView | None, new: RowView | None) -> None:
@@ -325,8 +407,20 @@ class FollowedTransaction:
         for each in self._following.all_sets_of(oid):
             self._delta(each.subselect).truncate()
 
+    def inner_stale(self, oid: int) -> None:
+        """Note that an inner table has lost rows without a change of each."""
+        self._stale.add(oid)
+
+    def inner_unknown(self, oid: int, why: str) -> None:
+        """Note a change of an inner table that cannot be read by the plan, for that reason."""
+        self._unknown[oid] = why
+
     def apply(self) -> None:
         """Change the sets, after all changes of inner tables and before those of outer ones."""
+        for oid in sorted(self._stale):
+            self._following.note_stale(oid)
+        for oid, why in sorted(self._unknown.items()):
+            self._following.note_unknown(self._xid, oid, why)
         if self._deltas:
             self.changes = self._following.apply(self._xid, self._deltas)
 
@@ -345,3 +439,11 @@ class FollowedTransaction:
 
     def _delta(self, subselect: Subselect) -> SetDelta:
         return self._deltas.setdefault(subselect, SetDelta())
+
+
+def _filtered_by(formulas: Mapping[str, Formula], sets: Set[Subselect]) -> set[str]:
+    """Return the subscriptions whose filters have one of some sets."""
+    if not sets:
+        return set()
+    found = formulas.items()
+    return {name for name, formula in found if not sets.isdisjoint(subselects_of(formula))}

@@ -1,6 +1,7 @@
 """Description of the table of sub-selects that is kept with a set, and what makes it another. Pure.
 
-A set is built again if rows can have got values of which the stream has shown nothing.
+A set is built again if rows can have got values of which the stream has shown nothing. One whose
+table has other partitions is read again, and the difference is its change.
 """
 
 from __future__ import annotations
@@ -13,15 +14,17 @@ from gateway.definitions.model import Table
 from gateway.definitions.tables.remembered import read_column, stored_columns
 from gateway.definitions.tables.shape import read_shape, unseen_change, write_shape
 
-__all__ = ["describe_inner", "why_other"]
+__all__ = ["describe_inner", "is_other_tree", "why_other"]
 
 
 def describe_inner(table: Table, names: Collection[str]) -> str:
     """Return a description of the columns `names` of a table, for `why_other`."""
     columns = [replace(column, missing=None) for column in table.columns if column.name in names]
     description: list[object] = [stored_columns(map(astuple, columns)), write_shape(table.shape)]
-    if table.ancestors:
+    if table.ancestors or table.kind == "p":
         description.append(list(table.ancestors))
+    if table.kind == "p":
+        description.append(list(table.leaves))
     return json.dumps(description, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -31,15 +34,21 @@ def why_other(text: str, table: Table, names: Collection[str]) -> str | None:
     `text` is what Kafka has, whoever has written it.
     """
     try:
-        columns, shape, *above = json.loads(text)
+        columns, shape, *tree = json.loads(text)
         before, shape_before = [read_column(values) for values in columns], read_shape(shape)
         types = {column.name: (column.attnum, column.type_oid) for column in before}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return "the description of its table does not read"
-    if above != ([[*table.ancestors]] if table.ancestors else []):
+    if (tree[0] if tree else []) != [*table.ancestors]:
         return f"{table} was attached to a partitioned table or detached"
     for column in table.columns:
         if column.name in names and types.get(column.name) != (column.attnum, column.type_oid):
             return f"column {column.name} of {table} is another one, or has another type"
     why = unseen_change(before, shape_before, table.columns, table.shape, names)
     return None if why is None else f"{table}: {why}"
+
+
+def is_other_tree(text: str, table: Table) -> bool:
+    """Whether a table had other partitions at the time of a `text` that `why_other` accepts."""
+    _, _, *tree = json.loads(text)
+    return (tree[1] if len(tree) > 1 else []) != [*table.leaves]

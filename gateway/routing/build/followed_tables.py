@@ -1,23 +1,24 @@
 """All that a plan's filters over other tables need: sets, moves, routes, and what is read of them.
 
 Inner relations are checked as they are announced. A relation that is not as it was planned, so that
-its changes cannot be counted, ends the stream by `InnerTableChangedError`; the next attempt makes a
-plan from the catalog as it is, and builds the sets again.
+its changes cannot be counted, holds the tables that are filtered by it; the next attempt makes a
+plan from the catalog as it is, and builds the sets again. One whose rows were written again, and a
+tree with other partitions, is read once more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from gateway.core.errors import FilterError, TransientError
+from gateway.core.errors import FilterError
 from gateway.core.formula import Formula, Plain, Subselect
 from gateway.core.watermark import StatePart, StateParts
 from gateway.definitions.model import Plan, Table, TableCopy, TableId
-from gateway.definitions.moving import formulas_of, inner_oids
-from gateway.definitions.tables.inner import describe_inner, why_other
+from gateway.definitions.moving import formulas_of, inner_oids, unlogged
+from gateway.definitions.tables.inner import describe_inner, is_other_tree, why_other
 from gateway.definitions.tables.keys import key_of
-from gateway.pgoutput.messages import Relation, ReplicaIdentity
+from gateway.pgoutput.messages import Relation
 from gateway.routing.build.moving_tables import MovingTables, hidden_parts
 from gateway.routing.row.inner_changes import InnerChanges, InnerRelation
 from gateway.rowfilter import Selection, compile_filter, selection_of
@@ -30,26 +31,10 @@ from gateway.subselects.views import TableViews
 __all__ = [
     "FollowedTables",
     "InnerTable",
-    "InnerTableChangedError",
     "OuterRows",
     "stale_sets",
     "unfollowed",
 ]
-
-
-class InnerTableChangedError(TransientError):
-    """The table of sub-selects is not as it was planned any more.
-
-    Attributes:
-        table_oid: OID of the table.
-    """
-
-    def __init__(self, table: Table, because: str) -> None:
-        super().__init__(
-            f"{table}, which filters over other tables read, has changed: {because}",
-            hint="its sets are built again, and the tables that are filtered by them copied",
-        )
-        self.table_oid = table.oid
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +122,11 @@ class FollowedTables:
             self.following, {oid: rows.columns for oid, rows in self.outer.items()}
         )
         self.moving.note_rewritten = self._rewritten
-        self.changes = InnerChanges(self.following, self._inner_relation)
+        self.moving.note_tables = self._learn_trees
+        self.moving.note_trees = self._note_trees
+        self.changes = InnerChanges(
+            self.following, self._inner_relations, lambda oid: self.inner[oid].table.leaves
+        )
 
     def __bool__(self) -> bool:
         return bool(self.outer)
@@ -163,27 +152,60 @@ class FollowedTables:
             if inner_oid in inner_oids(copy.filters)
         ]
 
+    def pop_held(self) -> dict[TableId, str]:
+        """Return the tables that are to be held since the last call, with reasons."""
+        return {
+            (copy.subscription, copy.target_oid): (
+                f"{self.inner[oid].table}, which its filter reads, has changed: {why}"
+            )
+            for oid, why in self.following.unread.pop_lost().items()
+            for copy in self.outer_of(oid)
+        }
+
     def _rewritten(self, oids: Iterable[int]) -> None:
-        """Note that tables were rewritten, by whose rows sets may be others.
+        """Note that tables were rewritten, by whose rows sets may be others."""
+        named = {*oids}
+        for oid, inner in self.inner.items():
+            if not named.isdisjoint((oid, *inner.table.leaves)):
+                self.following.note_stale(oid)
 
-        Raises:
-            InnerTableChangedError: a set was built before that.
-        """
-        for oid in oids:
-            inner = self.inner.get(oid)
-            if inner is not None and self.following.unbuilt_of(oid) != {*inner.subselects}:
-                raise InnerTableChangedError(inner.table, "its rows were written again")
+    def _note_trees(self, oids: Iterable[int]) -> None:
+        """Note that partitions came or went: those that went again since are in no plan."""
+        for oid in self.inner.keys() & {*oids}:
+            self.following.note_stale(oid)
 
-    def _inner_relation(self, relation: Relation) -> InnerRelation | None:
-        found = self.inner.get(relation.relation_oid)
-        if found is None:
-            return None
-        if (why := _why_changed(found, relation)) is not None:
-            if self.following.unbuilt_of(relation.relation_oid) == {*found.subselects}:
-                return None  # from before the read that builds its sets, which sees it all
-            raise InnerTableChangedError(found.table, why)
-        names = [column.name for column in relation.columns]
-        return found.table.oid, _inner_views(found.table, names, found.subselects)
+    def _learn_trees(self, tables: Mapping[int, Table]) -> None:
+        """Note which partitions inner tables have by now; those that came or went brought rows."""
+        is_other = False
+        for oid, inner in self.inner.items():
+            now = tables.get(oid)
+            if now is not None and now.leaves != inner.table.leaves:
+                is_other = True
+                self.inner[oid] = found = replace(
+                    inner, table=replace(inner.table, leaves=now.leaves)
+                )
+                self.following.note_stale(oid, describe_inner(found.table, found.columns))
+        if is_other:
+            self.changes.learn_again()
+
+    def _inner_relations(self, relation: Relation) -> list[InnerRelation]:
+        found: list[InnerRelation] = []
+        for oid, inner in self.inner.items():
+            if relation.relation_oid not in (oid, *inner.table.leaves):
+                continue
+            if relation.relation_oid == oid and inner.table.kind == "p":
+                # The identity of rows that come under the root is that of unknown partitions.
+                found.append((oid, "it had no partition that was known"))
+                continue
+            if (why := _why_changed(inner, relation)) is not None:
+                found.append((oid, why))
+                if not self.following.is_unread(oid):
+                    # Otherwise it may be from before the read, which sees it all.
+                    self.following.note_lost(oid, why)
+                continue
+            names = [column.name for column in relation.columns]
+            found.append((oid, _inner_views(inner.table, names, inner.subselects)))
+        return found
 
 
 def stale_sets(plan: Plan, parts: StateParts) -> tuple[StatePart, ...]:
@@ -198,7 +220,11 @@ def stale_sets(plan: Plan, parts: StateParts) -> tuple[StatePart, ...]:
 
 def _about(inner: InnerTable) -> About:
     table, names = inner.table, inner.columns
-    return describe_inner(table, names), lambda text: why_other(text, table, names)
+    return About(
+        describe_inner(table, names),
+        lambda text: why_other(text, table, names),
+        lambda text: is_other_tree(text, table),
+    )
 
 
 def unfollowed(plan: Plan) -> dict[TableId, FilterError]:
@@ -280,12 +306,14 @@ def _why_changed(inner: InnerTable, relation: Relation) -> str | None:
     """Return why the changes of a relation cannot be counted, or None."""
     sent = {column.name: column for column in relation.columns}
     planned = {column.name: column for column in inner.table.columns}
-    full = relation.replica_identity is ReplicaIdentity.FULL
     for name in inner.columns:
         if name not in sent:
             return f"column {name} is gone"
         if sent[name].type_oid != planned[name].type_oid:
             return f"column {name} has another type"
-        if not full and not sent[name].is_key:
-            return f"column {name} is not part of the replica identity any more"
+    keys = [name for name, column in sent.items() if column.is_key]
+    if missing := unlogged(relation.replica_identity, keys, inner.columns):
+        if relation.relation_oid == inner.table.oid:
+            return f"column {missing} is not part of the replica identity any more"
+        return f"column {missing} is not part of the replica identity of a partition"
     return None

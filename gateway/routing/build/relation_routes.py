@@ -188,6 +188,8 @@ class RelationRoutes:
         applies to a table under a new name, which keeps the topic of its old name until then.
         """
         self.projections.adopt(plan)
+        if self._builder.moving is not None:
+            self._builder.moving.note_tables(plan.tables)
         self.held.hold(unseen_changes(self._planned, plan))
         self.held.hold(self._masked_otherwise(plan))
         self.held.hold(self._filtered_otherwise(plan))
@@ -250,6 +252,8 @@ class RelationRoutes:
         except UntrustedMessageError as error:
             self.ignored[error.reason] += 1
             return
+        if self._builder.moving is not None:
+            self._builder.moving.note_trees(self._reader.altered_trees)
         if self._reader.refused_filters > refused:
             self.ignored["filter"] += 1
         if plan is None:

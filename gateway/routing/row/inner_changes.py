@@ -7,7 +7,7 @@ tag and the OID.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, TypeAlias
 
 from gateway.pgoutput.decoder import decode_message
@@ -23,8 +23,9 @@ _TAG_AT: Final = 25
 _ROWS: Final = b"IUD"
 _OTHERS: Final = b"RT"
 
-InnerRelation: TypeAlias = tuple[int, TableViews]
-"""OID of the table as which sub-selects name a relation, and the views of its rows."""
+InnerRelation: TypeAlias = tuple[int, TableViews | str]
+"""OID of a table as which sub-selects name a relation, itself or a tree, and views of its rows; a
+text is the reason why these cannot be read."""
 
 
 class InnerChanges:
@@ -32,23 +33,35 @@ class InnerChanges:
 
     Args:
         following: Sets and moves.
-        relation: Returns what an announced relation is; None if no sub-select reads it.
+        relation: Returns what an announced relation is: nothing if no sub-select reads it.
+        leaves: Returns the OIDs of the leaves of an inner table.
     """
 
     def __init__(
-        self, following: Following, relation: Callable[[Relation], InnerRelation | None]
+        self,
+        following: Following,
+        relation: Callable[[Relation], Sequence[InnerRelation]],
+        leaves: Callable[[int], Collection[int]] = lambda oid: (),
     ) -> None:
         self._following = following
         self._relation = relation
-        self._known: dict[int, InnerRelation] = {}
+        self._leaves = leaves
+        self._relations: dict[int, Relation] = {}
+        self._known: dict[int, Sequence[InnerRelation]] = {}
 
     def learn(self, relation: Relation) -> None:
         """Note a relation as it is announced."""
+        self._relations[relation.relation_oid] = relation
         found = self._relation(relation)
-        if found is not None:
+        if found:
             self._known[relation.relation_oid] = found
         else:
             self._known.pop(relation.relation_oid, None)
+
+    def learn_again(self) -> None:
+        """Look at all announced relations again: trees have other partitions."""
+        for relation in list(self._relations.values()):
+            self.learn(relation)
 
     def reads(self, oid: int) -> bool:
         """Whether changes of a relation concern a set."""
@@ -69,7 +82,8 @@ class InnerChanges:
                 tag = frame[_TAG_AT]
                 if tag in _ROWS:
                     if (oid := int.from_bytes(frame[at : at + 4])) in self._known:
-                        self._change(frame, self._known[oid], transaction, followed)
+                        for inner in self._known[oid]:
+                            self._change(frame, inner, transaction, followed)
                 elif tag in _OTHERS:
                     self._other(frame, transaction, followed)
         followed.apply()
@@ -83,6 +97,9 @@ class InnerChanges:
         followed: FollowedTransaction,
     ) -> None:
         oid, views = inner
+        if isinstance(views, str):
+            followed.inner_unknown(oid, views)
+            return
         message = decode_message(frame, _TAG_AT, streamed=transaction.streamed)
         match message:
             case Insert():
@@ -100,6 +117,10 @@ class InnerChanges:
         if isinstance(message, Relation):
             self.learn(message)
         elif isinstance(message, Truncate):
-            oids = {self._known[oid][0] for oid in message.relation_oids if oid in self._known}
+            named = {*message.relation_oids}
+            oids = {inner for oid in named for inner, _ in self._known.get(oid, ())}
             for oid in sorted(oids):
-                followed.inner_truncate(oid)
+                if oid in named:
+                    followed.inner_truncate(oid)
+                elif not named.isdisjoint(self._leaves(oid)):
+                    followed.inner_stale(oid)

@@ -106,10 +106,9 @@ class TableCopier:
         self._workers = CopyWorkers(self._jobs, settings, open_reader=open_reader, retry_s=retry_s)
         self._followed = followed
         self._sets: SetReads | None = None
-        if followed is not None and followed.following.unbuilt:
-            unbuilt = {each.table_oid for each in followed.following.unbuilt}
+        if followed is not None and (unread := followed.following.unread.begin_reads()):
             self._sets = SetReads(
-                [followed.inner[oid] for oid in sorted(unbuilt)],
+                [followed.inner[oid] for oid in sorted(unread)],
                 open_reader=open_reader,
                 wake=self._workers.wake,
                 retry_s=retry_s,
@@ -172,11 +171,13 @@ class TableCopier:
     def altered(self) -> bool:
         """See `gateway.runtime.ports.Copier`.
 
-        A table to be copied again waits for a while: the owner of an inner table may empty it in a
-        loop, and all others wait for another copier.
+        A table to be copied again, and one of sub-selects to be read again, wait for a while: their
+        owner may empty them in a loop, and the others wait for another copier.
         """
-        renews = self._is_copied_again and time.monotonic() >= self._renews_from
-        return self.needs_plan or renews
+        awaits = self._is_copied_again or (
+            self._followed is not None and self._followed.following.unread.awaits_read
+        )
+        return self.needs_plan or (awaits and time.monotonic() >= self._renews_from)
 
     @property
     def needs_plan(self) -> bool:
@@ -258,8 +259,8 @@ class TableCopier:
 
     @property
     def _is_building(self) -> bool:
-        """Whether sets of sub-selects are still to be built."""
-        return self._followed is not None and bool(self._followed.following.unbuilt)
+        """Whether tables of sub-selects are still to be read."""
+        return self._followed is not None and bool(self._followed.following.unread.tables)
 
     def _may_place(self, job: CopyJob) -> bool:
         """Whether a job goes on, and the sets are there by which its rows are chosen."""
@@ -322,6 +323,7 @@ class TableCopier:
 
     def _copy_whole(self, followed: FollowedTables) -> None:
         """Let the next copier copy the tables of which nobody knows what subscribers have."""
+        self._routes.held.hold(followed.pop_held())
         for rows in followed.outer.values():
             whole = followed.following.moves[rows.table.oid].whole
             for copy in rows.copies if whole else ():

@@ -22,7 +22,7 @@ from gateway.core.watermark import CopyRequest, CopyState, StatePart, StateParts
 from gateway.definitions.requests import new_partitions, released
 from gateway.observe import event
 from gateway.routing import Router
-from gateway.routing.build.followed_tables import FollowedTables, InnerTableChangedError
+from gateway.routing.build.followed_tables import FollowedTables
 from gateway.routing.row.native import why_interpreted
 from gateway.runtime.copy.coordinator import TableCopier
 from gateway.runtime.copy.merging import warn_of_merging
@@ -160,7 +160,7 @@ class Streaming:
             with closing(self._assembler):
                 while (outcome := self._run()) is None:
                     pass
-        except (SetBrokenError, InnerTableChangedError) as error:
+        except SetBrokenError as error:
             self._carried.broken_sets |= {error.table_oid}
             raise TransientError(error.message, hint=error.hint) from None
         self._receiver.finish(self._process.close_timeout_s())

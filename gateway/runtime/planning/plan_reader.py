@@ -59,6 +59,8 @@ class PlanReader:
 
     Attributes:
         refused_filters: Number of DDL messages with a filter that was refused.
+        altered_trees: OIDs of the partitioned tables, with those above, whose partitions the last
+            DDL message is about.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class PlanReader:
         self._since = max(since, watermark.end_lsn)
         self._published = published_of(definitions)
         self.refused_filters = 0
+        self.altered_trees: frozenset[int] = frozenset()
         self._ddl_state: DdlState | None = None
         self._ddl_xid: int | None = None
         self._snapshot: Snapshot | None = None
@@ -124,8 +127,9 @@ class PlanReader:
         publishes = (p for p in self._plan.publishes if p.relation_oid == relation_oid)
         targets = {publish.target_oid for publish in publishes}
         for copy in self._plan.copies:  # whose filters read it
-            if relation_oid in inner_oids(copy.filters):
-                targets |= {copy.target_oid, relation_oid}
+            for oid in inner_oids(copy.filters):
+                if relation_oid in (oid, *self._plan.tables[oid].leaves):
+                    targets |= {copy.target_oid, oid}
         return bool(targets) and has_unseen_changes(self._connection, self._plan, targets)
 
     def apply_ddl(self, content: bytes, xid: int) -> Plan | None:
@@ -140,6 +144,12 @@ class PlanReader:
         now = read_alteration(content, self._published)
         before = self._ddl_state or DdlState()
         ddl_state = apply_ddl(before, now, self._since)
+        tables = self._plan.tables
+        self.altered_trees = frozenset(
+            oid
+            for tree in now.trees
+            for oid in (tree, *(tables[tree].ancestors if tree in tables else ()))
+        )
         matters = concerns(self._plan, now, ddl_state)
         if matters or ddl_state.has_base != before.has_base:
             ddl_state = replace(ddl_state, refused=ddl_state.refused | self._refused(now))

@@ -341,6 +341,7 @@ def _targets_by_member(plan: Plan) -> Mapping[int, set[TableId]]:
     for subscription, oid in plan.targets:
         found[oid].add((subscription, oid))
     for copy in plan.copies:
-        for oid in inner_oids(copy.filters):
-            found[oid].add((copy.subscription, copy.target_oid))
+        for inner in inner_oids(copy.filters):
+            for oid in (inner, *plan.tables[inner].leaves):
+                found[oid].add((copy.subscription, copy.target_oid))
     return found

@@ -28,11 +28,17 @@ __all__ = ["SubselectResolver"]
 
 _FIND: Final = f"""
     SELECT c.oid, c.relkind::pg_catalog.text, c.relpersistence::pg_catalog.text,
-        pg_catalog.row_security_active(c.oid) OR EXISTS (
+        EXISTS (
             {tree_of("c.oid")}
-            SELECT FROM tree WHERE pg_catalog.row_security_active(tree.oid)),
+            SELECT FROM tree AS t
+            WHERE t.oid IN (c.oid, CASE c.relkind WHEN 'p' THEN t.oid END)
+                AND pg_catalog.row_security_active(t.oid)),
         c.relkind = 'r' AND EXISTS (
-            SELECT FROM pg_catalog.pg_inherits AS i WHERE i.inhparent = c.oid)
+            SELECT FROM pg_catalog.pg_inherits AS i WHERE i.inhparent = c.oid),
+        c.relkind = 'p' AND EXISTS (
+            {tree_of("c.oid")}
+            SELECT FROM tree AS t JOIN pg_catalog.pg_class AS l ON l.oid = t.oid
+            WHERE l.relkind NOT IN ('r', 'p') OR l.relpersistence <> 'p')
     FROM pg_catalog.unnest(%s::pg_catalog.text[]) WITH ORDINALITY AS s (name, nr)
     JOIN pg_catalog.pg_namespace AS n ON n.nspname = s.name
     JOIN pg_catalog.pg_class AS c ON c.relnamespace = n.oid
@@ -117,9 +123,9 @@ class SubselectResolver:
         row = self._connection.execute(_FIND, (schemas, name)).fetchone()
         if row is None:
             return f'relation "{written}" does not exist'
-        oid, kind, persistence, row_security, inherited = row
+        oid, kind, persistence, row_security, inherited, unlogged = row
         if oid < FIRST_NORMAL_OID or kind not in "rp" or persistence != "p":
             return f'"{written}" is not a table whose changes are in the stream'
         if oid not in self.tables:
             self.tables |= read_tables(self._connection, [oid])
-        return InnerTable(self.tables[oid], row_security=row_security, inherited=inherited)
+        return InnerTable(self.tables[oid], row_security, inherited, unlogged)

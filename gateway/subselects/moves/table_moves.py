@@ -106,6 +106,7 @@ class TableMoves:
             for name in of
         }
         self._begun_copies: set[str] = set()
+        self._waiting: set[str] = set()  # for a set whose table is read once more
 
     @property
     def state(self) -> MoveState:
@@ -119,7 +120,7 @@ class TableMoves:
     @property
     def is_settled(self) -> bool:
         """Whether nothing is unsettled."""
-        return not (self._slices or self._keys or self.whole)
+        return not (self._slices or self._keys or self.whole or self._waiting)
 
     @property
     def has_reads(self) -> bool:
@@ -144,13 +145,25 @@ class TableMoves:
     def unsettled_subscriptions(self) -> Iterator[str]:
         """Yield each subscription as often as there are slices and keys unsettled for it.
 
-        One whose table has to be copied again comes once.
+        One whose table has to be copied again comes once, and one that waits for a set once more.
         """
         for of in self._slices.values():
             yield from of
         for listed in self._keys.values():
             yield from listed
         yield from self.whole
+        yield from self._waiting
+
+    def wait_for(self, subscriptions: set[str], *, known: bool = False) -> None:
+        """Note for which subscriptions nothing is settled until a set has been read once more.
+
+        Args:
+            subscriptions: The subscriptions.
+            known: Whether the state that was read back says so.
+        """
+        self._waiting = subscriptions
+        if known:
+            self._known |= subscriptions
 
     def was_unsettled(self, subscription: str) -> bool:
         """Whether something was unsettled for a subscription by the state that was read back."""

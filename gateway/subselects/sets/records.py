@@ -1,7 +1,8 @@
 """Records of sets in the progress topic: what a commit writes, and reading it back.
 
     <set>                          format, the OID of the sub-select's table and a description of
-                                   that: the set is complete
+                                   that: the set is complete; `*` before the description: the set
+                                   stays as it is until its table is read
     <set>/<bits>.<prefix, hex>     a leaf: for each entry its length, its bytes and its count
 
 `<set>` is `Subselect.name`. Numbers are varints. All records of a commit are in one Kafka
@@ -25,6 +26,7 @@ __all__ = ["SET_FORMAT", "SetRecord", "StoredSet", "decode_leaf", "encode_leaf",
 
 SET_FORMAT: Final = 1
 """Version of the records' meaning."""
+_STALE: Final = b"*"
 _LEAF: Final = re.compile(r"([0-9]{1,2})\.([0-9a-f]{1,8})")
 
 SetRecord: TypeAlias = tuple[str, bytes | None]
@@ -67,6 +69,11 @@ class StoredSet:
         most: Number of entries beyond which a leaf is split.
         about: Description of the sub-select's table.
         why_other: Returns why a table of another description may have other values, or None.
+        is_other_tree: Whether a table of another description had other partitions.
+
+    Attributes:
+        is_stale: Whether the set stays as it is until its table is read.
+        was_stale: Whether the records that were read back say so.
     """
 
     def __init__(
@@ -76,11 +83,14 @@ class StoredSet:
         most: int = MOST,
         about: str = "",
         why_other: Callable[[str], str | None] = lambda about: None,
+        is_other_tree: Callable[[str], bool] = lambda about: False,
     ) -> None:
         self.target = target
+        self.is_stale = self.was_stale = False
         self._head = varint(SET_FORMAT) + varint(target.subselect.table_oid)
         self._about = about.encode()
         self._why_other = why_other
+        self._is_other_tree = is_other_tree
         self._most = most
         self._leaves = Leaves(most=most)
         self._written: set[str] = set()
@@ -89,6 +99,11 @@ class StoredSet:
     def name(self) -> str:
         """Name of its first record."""
         return self.target.subselect.name
+
+    @property
+    def about(self) -> str:
+        """Description of the table."""
+        return self._about.decode()
 
     def note(self, delta: SetDelta) -> None:
         """Note what a transaction did to its entries."""
@@ -99,13 +114,24 @@ class StoredSet:
 
     def note_built(self) -> None:
         """Note that it was built."""
+        self.is_stale = False
         self._leaves.reset()
+
+    def note_stale(self, about: str) -> None:
+        """Note that it stays as it is until its table, of that description now, is read."""
+        self.is_stale, self._about = True, about.encode()
+        self._written.discard(self.name)
+
+    def note_read(self) -> None:
+        """Note that its table was read."""
+        self.is_stale = False
+        self._written.discard(self.name)
 
     def pop_records(self) -> Iterator[SetRecord]:
         """Return the records of what has changed since the last call; they are committed once."""
         if self.name not in self._written:
             self._written.add(self.name)
-            yield self.name, self._head + self._about
+            yield self.name, self._head + (_STALE if self.is_stale else b"") + self._about
         for leaf, entries in self._leaves.pop_changed(self.target.entries):
             name = _leaf_name(self.name, leaf)
             if entries is not None:
@@ -115,8 +141,13 @@ class StoredSet:
                 self._written.discard(name)
                 yield name, None
 
+    def look(self, records: Mapping[str, bytes]) -> None:
+        """Find out if it was stale when the records were committed, whatever becomes of it."""
+        head = records.get(self.name, b"")
+        self.was_stale = head.removeprefix(self._head).startswith(_STALE)
+
     def read_back(self, records: Mapping[str, bytes]) -> str | None:
-        """Fill the set from committed records; `SetNetwork.recount` has to follow.
+        """Fill the set from committed records, after `look`; `SetNetwork.recount` has to follow.
 
         Args:
             records: Values by name; those of other sets are ignored.
@@ -128,11 +159,15 @@ class StoredSet:
             return "it has not been built yet"
         if not head.startswith(self._head):
             return "its records have a format that this gateway does not know"
-        about = head.removeprefix(self._head)
+        written = head.removeprefix(self._head)
+        about = written.removeprefix(_STALE)
+        self.is_stale = self.was_stale
         if about != self._about:
-            why = self._why_other(about.decode(errors="replace"))
+            text = about.decode(errors="replace")
+            why = self._why_other(text)
             if why is not None:
                 return why
+            self.is_stale |= self._is_other_tree(text)
         found = {leaf: name for name in records if (leaf := _leaf_of(self.name, name)) is not None}
         if not Leaves.cover(set(found)):
             return "some of its records are missing"
@@ -149,7 +184,7 @@ class StoredSet:
             self.target.fill(entries)
         self._leaves = Leaves(set(found), most=self._most)
         self._written = {_leaf_name(self.name, leaf) for leaf in found}
-        if about == self._about:
+        if written == (_STALE if self.is_stale else b"") + self._about:
             self._written.add(self.name)
         return None
 

@@ -53,8 +53,10 @@ def _check(
     position: int | None,
     inner: tuple[str, ...] = (),
 ) -> None:
-    gap = identity_gap(table)
-    missing = (columns_of(formula) | set(inner)) - set(table.identity)
+    # Rows of a partitioned table have the identity of their partition.
+    is_tree = table.kind == "p" and bool(inner)
+    gap = None if is_tree else identity_gap(table)
+    missing = set() if is_tree else (columns_of(formula) | set(inner)) - set(table.identity)
     if gap is not None or missing:
         found = min(missing) if gap is None else ""
         at = (

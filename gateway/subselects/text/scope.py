@@ -21,11 +21,13 @@ class InnerTable:
     Attributes:
         row_security: Whether row-level security hides rows of it, or of a partition, from the role.
         inherited: Whether tables that are no partitions inherit from it.
+        unlogged: Whether a partition of it is a foreign or an unlogged table.
     """
 
     table: Table
     row_security: bool = False
     inherited: bool = False
+    unlogged: bool = False
 
 
 TableLookup: TypeAlias = Callable[[str | None, str], InnerTable | str]

@@ -73,6 +73,8 @@ def select_faults(inner: InnerTable, *, only: bool) -> str | None:
         return "row-level security hides rows of it from the gateway, and the stream has them all"
     if inner.inherited and not only:
         return "tables inherit from it, and their rows are not in its stream: write FROM ONLY"
+    if inner.unlogged:
+        return "a partition of it is a foreign or an unlogged table, whose rows are in no stream"
     if only and inner.table.kind == "p":
         return "ONLY a partitioned table has no rows"
     return None

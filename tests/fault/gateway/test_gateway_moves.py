@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from gateway.core.lsn import parse_lsn
+from gateway.source.provisioning.event_trigger import INSTALL
 from pgsluice_client import Reader, TableRows
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import TIMEOUT_S, Scene, current_lsn, running
@@ -109,6 +110,7 @@ def test_tables_are_what_the_filters_select_at_every_settled_position(
         "".join(map(definitions, numbers)), copy={"chunk_rows": 20}, limits={"max_batch_ms": 20}
     )
     with database.connect() as connection:
+        connection.execute(INSTALL.encode())
         for load in loads.values():
             load.create(connection)
         gateway = s.project.start()

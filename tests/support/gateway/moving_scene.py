@@ -99,8 +99,8 @@ class MovingScene:
         for name in self.moves.formulas:
             self.moves.begin_copy(name)
 
-    def inner(self, relation: Relation) -> InnerRelation | None:
-        return (CUSTOMERS, self.customers) if relation.name == "customers" else None
+    def inner(self, relation: Relation) -> list[InnerRelation]:
+        return [(CUSTOMERS, self.customers)] if relation.name == "customers" else []
 
     def commit(self, *messages: Message) -> list[tuple[str, str | None, str | None]]:
         """One transaction; its records: subscription, operation, key's first column."""

@@ -259,6 +259,7 @@ class Gateway:
         return self.replanned.pop() if self.replanned else None
 
     refused_filters = 0
+    altered_trees: frozenset[int] = frozenset()
 
     def authenticate(self, message: LogicalMessage, xid: int | None) -> bytes:
         """See `gateway.routing.ports.Replanner`."""

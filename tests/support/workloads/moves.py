@@ -4,7 +4,9 @@ Triggers write each change with its transaction into a log of their own; a slot 
 test reads says where each transaction ended. From both, PostgreSQL makes the rows that a query
 would have seen at an LSN: views of the tables' names.
 
-A load has a schema of its own, so that one gateway can carry several side by side.
+A load has a schema of its own, so that one gateway can carry several side by side. Some have a
+partitioned table of customers, of which a partition goes and comes back: that is exact at every
+position where the event triggers are installed.
 """
 
 from __future__ import annotations
@@ -23,12 +25,21 @@ __all__ = ["FILTERS", "MoveLoad", "Past"]
 
 TABLES = """
 CREATE TABLE cities (id int PRIMARY KEY, country text);
-CREATE TABLE customers (id int PRIMARY KEY, city int, tier int);
 CREATE TABLE orders (id int PRIMARY KEY, customer int, n int, document text);
 ALTER TABLE orders ALTER document SET STORAGE EXTERNAL;
 ALTER TABLE cities REPLICA IDENTITY FULL;
-ALTER TABLE customers REPLICA IDENTITY FULL;
 """
+_CUSTOMERS = "CREATE TABLE customers (id int PRIMARY KEY, city int, tier int)"
+_TREE = f"""
+{_CUSTOMERS} PARTITION BY RANGE (id);
+CREATE TABLE low PARTITION OF customers FOR VALUES FROM (0) TO (8);
+CREATE TABLE rest PARTITION OF customers FOR VALUES FROM (8) TO (100) PARTITION BY RANGE (id);
+CREATE TABLE middle (gone int, tier int, id int NOT NULL, city int);
+ALTER TABLE middle DROP gone;
+ALTER TABLE rest ATTACH PARTITION middle FOR VALUES FROM (8) TO (16);
+CREATE TABLE high PARTITION OF rest FOR VALUES FROM (16) TO (100);
+"""
+_LEAVES = ("low", "middle", "high")
 _IDENTITIES = (
     # An UPDATE that leaves the large value of an order alone does not log it.
     "CREATE UNIQUE INDEX orders_key ON orders (id, customer, n);"
@@ -54,28 +65,41 @@ CREATE FUNCTION {past}.note() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP <> 'INSERT' THEN
         INSERT INTO {past}.log (xid, tab, id, row)
-        VALUES (pg_current_xact_id()::xid, TG_TABLE_NAME, OLD.id, NULL);
+        VALUES (pg_current_xact_id()::xid, TG_ARGV[0], OLD.id, NULL);
     END IF;
     IF TG_OP <> 'DELETE' THEN
         INSERT INTO {past}.log (xid, tab, id, row)
-        VALUES (pg_current_xact_id()::xid, TG_TABLE_NAME, NEW.id, to_jsonb(NEW));
+        VALUES (pg_current_xact_id()::xid, TG_ARGV[0], NEW.id, to_jsonb(NEW));
     END IF;
     RETURN NULL;
 END $$;
 CREATE FUNCTION {past}.note_truncate() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE format('INSERT INTO {past}.log (xid, tab, id) SELECT pg_current_xact_id()::xid, %L, id'
-        ' FROM %I.%I', TG_TABLE_NAME, TG_TABLE_SCHEMA, TG_TABLE_NAME);
+        ' FROM %I.%I', TG_ARGV[0], TG_TABLE_SCHEMA, TG_TABLE_NAME);
     RETURN NULL;
 END $$;
 CREATE PUBLICATION {past} FOR TABLE {past}.log;
 """
 _TRIGGER = """
 CREATE TRIGGER note AFTER INSERT OR UPDATE OR DELETE ON {table}
-    FOR EACH ROW EXECUTE FUNCTION {past}.note();
-CREATE TRIGGER note_truncate BEFORE TRUNCATE ON {table}
-    FOR EACH STATEMENT EXECUTE FUNCTION {past}.note_truncate();
+    FOR EACH ROW EXECUTE FUNCTION {past}.note('{table}');
 """
+_TRUNCATE_TRIGGER = """
+CREATE TRIGGER note_truncate BEFORE TRUNCATE ON {table}
+    FOR EACH STATEMENT EXECUTE FUNCTION {past}.note_truncate('{named}');
+"""
+_DETACH = (
+    "ALTER TABLE rest DETACH PARTITION middle",
+    "INSERT INTO past_{schema}.log (xid, tab, id)"
+    " SELECT pg_current_xact_id()::xid, 'customers', id FROM middle",
+)
+_ATTACH = (
+    "ALTER TABLE rest ATTACH PARTITION middle FOR VALUES FROM (8) TO (16)",
+    "INSERT INTO past_{schema}.log (xid, tab, id, row)"
+    " SELECT pg_current_xact_id()::xid, 'customers', id, to_jsonb(middle) FROM middle",
+)
+"""Statements of one transaction each."""
 _ENDS = """
 CREATE TABLE {past}.ends AS
 SELECT xid, lsn AS end_lsn FROM pg_logical_slot_get_binary_changes(
@@ -96,7 +120,13 @@ WHERE v.tab = '{table}' AND v.row IS NOT NULL AND v.since <= current_setting('pa
     AND (v.until IS NULL OR v.until > current_setting('past.lsn')::pg_lsn)
 """
 _NAMES = ("cities", "customers", "orders")
-_EXPECTED = (psycopg.errors.UniqueViolation, psycopg.errors.DeadlockDetected)
+_EXPECTED = (
+    psycopg.errors.UniqueViolation,
+    psycopg.errors.DeadlockDetected,
+    psycopg.errors.CheckViolation,  # a customer without a partition
+    psycopg.errors.UndefinedTable,  # a partition that is there no more
+    psycopg.errors.WrongObjectType,  # one that is there already
+)
 
 
 class MoveLoad:
@@ -105,6 +135,7 @@ class MoveLoad:
     Attributes:
         database: Where it is run.
         schema: Schema of the tables.
+        is_tree: Whether the customers are partitioned.
         transactions: Number of transactions that were committed.
         tried: The same, with those that were rolled back.
     """
@@ -114,6 +145,7 @@ class MoveLoad:
         self.schema = schema
         self._seed = seed
         self._orders = orders
+        self.is_tree = seed // 2 % 2 == 0
         self.transactions = 0
         self.tried = 0
         self._picks: dict[int, random.Random] = {}
@@ -123,10 +155,17 @@ class MoveLoad:
         past = f"past_{self.schema}"
         connection.execute(
             f"CREATE SCHEMA {self.schema}; SET search_path = {self.schema};"
-            f"{TABLES}{_IDENTITIES[self._seed % 2]}{_LOG.format(past=past)}".encode()
+            f"{TABLES}{_TREE if self.is_tree else f'{_CUSTOMERS};'}"
+            f"{_IDENTITIES[self._seed % 2]}{_LOG.format(past=past)}".encode()
         )
+        for table in _LEAVES if self.is_tree else ("customers",):
+            connection.execute(f"ALTER TABLE {table} REPLICA IDENTITY FULL".encode())
         for table in _NAMES:
             connection.execute(_TRIGGER.format(past=past, table=table).encode())
+            leaves = _LEAVES if self.is_tree and table == "customers" else (table,)
+            for leaf in leaves:
+                made = _TRUNCATE_TRIGGER.format(past=past, table=leaf, named=table)
+                connection.execute(made.encode())
         made = "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')"
         connection.execute(made, [f"{past}_{self.database.name}"])
         pick = random.Random(self._seed)
@@ -152,6 +191,9 @@ class MoveLoad:
                     break
                 try:
                     with connection.transaction():
+                        if self.is_tree and pick.random() < 0.003:
+                            for text in pick.choice((_DETACH, _ATTACH)):
+                                connection.execute(text.format(schema=self.schema).encode())
                         for _ in range(pick.choice((1, 1, 2, 3, 5))):
                             self._statement(connection, pick)
                     self.transactions += 1
@@ -171,8 +213,12 @@ class MoveLoad:
             "n": pick.randrange(9),
             "free": pick.randint(1, 2 * self._orders),
         }
-        rare = pick.random() < 0.003
-        connection.execute(pick.choice(_RARE if rare else _STATEMENTS).encode(), values)
+        found: Sequence[str] = _STATEMENTS
+        if pick.random() < 0.003:
+            found = _RARE
+        elif self.is_tree and pick.random() < 0.004:
+            found = _OF_PARTITIONS
+        connection.execute(pick.choice(found).encode(), values)
 
 
 _STATEMENTS = (
@@ -193,6 +239,13 @@ _STATEMENTS = (
     "INSERT INTO orders VALUES (%(order)s, %(other)s, %(n)s, 'short') ON CONFLICT (id) DO NOTHING",
 )
 """An order with customer 99 has none."""
+_OF_PARTITIONS = (
+    "TRUNCATE low",
+    "TRUNCATE high, low",
+    "UPDATE middle SET tier = %(tier)s",
+    "UPDATE middle SET city = %(city)s WHERE id = %(customer)s",
+    "UPDATE customers SET id = (id + 8) %% 26 WHERE id = %(customer)s",
+)
 _RARE = ("TRUNCATE customers", "TRUNCATE orders", "UPDATE customers SET tier = %(tier)s")
 
 

@@ -12,6 +12,7 @@ from gateway.core.watermark import StatePart, StatePartKind
 from gateway.pgoutput.messages import UNCHANGED
 from gateway.subselects.following import Following, OuterTable
 from gateway.subselects.formula import Plain, RowView, SetTest, SetTestKind, Subselect
+from gateway.subselects.sets import building
 from gateway.subselects.views import TableViews
 from tests.unit.subselects.tables import CUSTOMERS, ORDERS
 
@@ -154,3 +155,102 @@ def test_a_long_value_is_a_member_by_its_digest_and_no_slice() -> None:
     assert not moves.wants("s", orders.of([*order[:place], other, *order[place + 1 :]]))
     assert moves.whole == {"s"}, "no row can be asked for by a digest"
     assert all(len(part.value or b"") < 1000 for part in found.pop_parts())
+
+
+def kept(
+    found: Following, parts: dict[StatePartKind, dict[str, bytes]]
+) -> dict[StatePartKind, dict[str, bytes]]:
+    """Commit: what a later process finds."""
+    for kind, name, value in found.pop_parts():
+        if value is None:
+            parts[kind].pop(name, None)
+        else:
+            parts[kind][name] = value
+    return parts
+
+
+def test_a_stale_set_stays_until_its_table_is_read_and_the_difference_moves() -> None:
+    first, parts = built()
+    transaction = first.begin(7)
+    transaction.inner(CUSTOMERS.oid, None, CUSTOMER_VIEWS.of(customer(b"8")))
+    transaction.inner_stale(CUSTOMERS.oid)
+    transaction.apply()
+    assert (b"8",) not in first.sets[TENANT], "the read will have it"
+    kept(first, parts)
+
+    for found in (first, following(parts)):  # and after a kill
+        moves = found.moves[ORDERS.oid]
+        assert list(moves.unsettled_subscriptions()) == ["s"]
+        assert not found.unbuilt
+        assert found.is_built(FORMULA), "rows are judged by the set as it was"
+        assert moves.request() is None
+        found.unread.begin_reads()
+        later = found.begin(120)
+        later.inner(CUSTOMERS.oid, CUSTOMER_VIEWS.of(customer(b"9")), None)
+        later.apply()  # of a row that the set never had
+        assert found.may_place(CUSTOMERS.oid, SEES_ALL)
+        build(found, [CUSTOMER_VIEWS.of(customer(b"%d" % number)) for number in range(3, 10)])
+
+        request = moves.request()
+        assert request is not None
+        assert {*request.values} == {(b"%d" % number,) for number in (0, 1, 2, 5, 6, 7, 8)}
+        assert moves.whole == set()
+        again = following(kept(found, {kind: {**of} for kind, of in parts.items()}))
+        assert not again.unread.tables
+        values = {value for (value,) in again.sets[TENANT].values()}
+        assert values == {b"%d" % number for number in range(3, 9)}
+
+
+def test_a_read_that_began_before_a_set_was_stale_is_not_placed() -> None:
+    found, _ = built()
+    found.note_stale(CUSTOMERS.oid)
+    found.unread.begin_reads()
+    assert found.may_place(CUSTOMERS.oid, SEES_ALL)
+    found.note_stale(CUSTOMERS.oid)
+    assert not found.may_place(CUSTOMERS.oid, SEES_ALL)
+
+
+def test_too_many_differences_replace_the_set_and_copy_the_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(building, "MOST_TOGGLED", 3)
+    found, parts = built()
+    found.note_stale(CUSTOMERS.oid)
+    build(found, [CUSTOMER_VIEWS.of(customer(b"%d" % number)) for number in range(4, 9)])
+
+    assert found.moves[ORDERS.oid].whole == {"s"}
+    again = following(kept(found, parts))
+    assert {value for (value,) in again.sets[TENANT].values()} == {b"4", b"5", b"6", b"7", b"8"}
+
+
+def test_changes_that_cannot_be_read_have_to_be_seen_by_the_read() -> None:
+    found = following({})
+    transaction = found.begin(120)
+    transaction.inner_unknown(CUSTOMERS.oid, "column tenant is gone")
+    transaction.apply()
+    found.unread.begin_reads()
+    assert not found.may_place(CUSTOMERS.oid, SEES_ALL)
+    assert found.may_place(CUSTOMERS.oid, Snapshot(121, 121, frozenset()))
+    assert not found.unread.pop_lost()
+
+    found, _ = built()
+    transaction = found.begin(120)
+    transaction.inner_unknown(CUSTOMERS.oid, "column tenant is gone")
+    transaction.apply()
+    found.unread.begin_reads()
+    assert not found.may_place(CUSTOMERS.oid, Snapshot(121, 121, frozenset()))
+    assert found.unread.pop_lost() == {CUSTOMERS.oid: "column tenant is gone"}
+    assert not found.unread.pop_lost(), "said once"
+
+
+def test_markers_have_said_of_a_stale_set_that_rows_move_whatever_becomes_of_it() -> None:
+    first, parts = built()
+    first.note_stale(CUSTOMERS.oid)
+    kept(first, parts)
+    leaf = next(name for name in parts["set"] if "/" in name)
+    parts["set"][leaf] = b"\xff"
+
+    found = following(parts)
+
+    assert found.unbuilt == [TENANT]
+    assert found.moves[ORDERS.oid].was_unsettled("s")
