@@ -321,8 +321,9 @@ class _Metadata:
                 )
             time.sleep(_POLL_S)
             found = self.about(names)
-            led |= {name: found[name] for name in names if name in found}
-            names = [name for name in led if not _has_leaders(led[name])]
+            found = {name: found[name] for name in names if name in found}
+            led |= {name: topic for name, topic in found.items() if _has_leaders(topic)}
+            names = [name for name in found if name not in led]
         return led
 
     def _about(self, name: str | None) -> ClusterMetadata:

@@ -273,9 +273,11 @@ class ChunkReader(Closing):
         """Whether the server expects `narrow` to leave out enough rows to be worth its evaluation.
 
         Raises:
+            TableLocked: it stayed locked.
             TransientError: the connection is gone.
         """
         try:
+            self._end_transaction()
             with guarded(self._connection, source.table):
                 wanted, every = [
                     self._connection.execute(
@@ -284,7 +286,7 @@ class ChunkReader(Closing):
                     for query in narrowing.ratio(source.table, source.narrow)
                 ]
         except psycopg.Error as error:
-            if self._connection.closed:
+            if self._connection.closed or isinstance(error, psycopg.errors.LockNotAvailable):
                 conditions = bool(source.where or source.narrow)
                 raise source.error(error, conditions=conditions) from None
             return False

@@ -292,6 +292,8 @@ def test_a_locked_table_is_tried_again_later(database: Database) -> None:
             locker.execute("LOCK TABLE t")
             with pytest.raises(TableLocked, match="lock"):
                 rows(reader, source)
+            with pytest.raises(TableLocked, match="lock"):
+                reader.narrows(replace(source, narrow=("(a < 0)",)))
         assert rows(reader, source) == [[b"1"]]
 
 
