@@ -7,7 +7,7 @@ group, nothing is committed to Kafka, and a position is all that a restart needs
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -25,6 +25,10 @@ __all__ = ["STEP_S", "Reader", "check_arguments"]
 
 _BATCH: Final = 1_000
 _REQUEST_S: Final = 30.0
+_ANSWER_S: Final = 2.0
+"""Time for a first answer; then it is asked for again."""
+_PATIENCE_S: Final = 4.0
+"""Time for which brokers may refuse access: one that starts does not know its users yet."""
 STEP_S: Final = 0.1
 """Longest time without a look at whether the end is reached."""
 _LATE_S: Final = 30.0
@@ -66,11 +70,13 @@ class Reader:
             kind = UnavailableError if error.may_pass else ReadError
             raise kind(f"no token for Kafka: {error.message}", hint=error.hint) from None
         self._registry = SchemaRegistryClient(dict(registry))
+        self._refusals = _Refusals(kafka.get("error_cb"))
         self._consumer = Consumer(
             {
                 "group.id": "pgsluice_client",  # asked for; there is no group
                 "allow.auto.create.topics": False,
                 **connection,
+                "error_cb": self._refusals,
                 "auto.offset.reset": "error",
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
@@ -154,8 +160,32 @@ class Reader:
                         self._failure = failure
                     raise failure
 
+    def _log_in(self) -> None:
+        """Wait for Kafka's first answer, but not for brokers that refuse access.
+
+        The client itself tries to log in until a request's timeout, and then reports only that.
+        """
+        began_at = time.monotonic()
+        while True:
+            try:
+                self._consumer.list_topics(self._marker_topic, timeout=_ANSWER_S)
+                self._refusals.last = None
+                return
+            except KafkaException as raised:
+                failure = _failure(raised.args[0])
+            passed_s = time.monotonic() - began_at
+            self._consumer.poll(0)  # calls back with errors; nothing is assigned yet
+            if (refusal := self._refusals.last) is not None and passed_s >= _PATIENCE_S:
+                self._failure = ReadError(
+                    f"Kafka refuses access: {refusal.str()}", hint=_CREDENTIALS
+                )
+                raise self._failure
+            if passed_s >= _REQUEST_S or not isinstance(failure, UnavailableError):
+                raise failure
+
     def _open(self) -> Assembly:
         start = self._start
+        self._log_in()
         first, end = self._offsets((self._marker_topic, 0))
         if start.marker > end:
             raise LostRecordsError(
@@ -318,6 +348,34 @@ def _failure(error: KafkaError, topic: str = "") -> ReadError:
     return ReadError(f"{place}{error.str()}")
 
 
+class _Refusals:
+    """Last refusal of access, known to the client's callback alone, which passes errors on."""
+
+    def __init__(self, then: Callable[[KafkaError], object] | None) -> None:
+        self._then = then
+        self.last: KafkaError | None = None
+
+    def __call__(self, error: KafkaError) -> None:
+        if _is_refusal(error):
+            self.last = error
+        if self._then is not None:
+            self._then(error)
+
+
+def _is_refusal(error: KafkaError) -> bool:
+    if error.code() == KafkaError._SSL:  # a handshake also ends because the broker goes down
+        return "verif" in error.str() or "alert" in error.str()
+    # The service for tokens may be away for a while.
+    return error.code() in _REFUSED and "acquire" not in error.str()
+
+
+_CREDENTIALS: Final = "check the properties of Kafka: user, password, ssl.ca.location"
+_REFUSED: Final = (
+    KafkaError._AUTHENTICATION,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.UNSUPPORTED_SASL_MECHANISM,
+    KafkaError.ILLEGAL_SASL_STATE,
+)
 _NAME: Final = "is the name of the subscription right, and has the gateway started?"
 _REASONS: Final = {
     KafkaError._ALL_BROKERS_DOWN: "are the brokers up, and the user and password right? the lines "

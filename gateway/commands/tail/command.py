@@ -12,8 +12,8 @@ from gateway.core.display import say
 from gateway.core.errors import ConfigError
 from gateway.core.names import topic_identifier, topic_part, transaction_topic
 from gateway.sink.reading.commit_order import Since, follow
-from gateway.sink.reading.topic_reader import list_topics
 from gateway.sink.registry.registry import Registry
+from gateway.sink.topics.topics import list_topics
 
 __all__ = ["tail", "topics_of"]
 

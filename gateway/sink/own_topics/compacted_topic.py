@@ -24,6 +24,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from gateway.core.errors import TransientError
+from gateway.sink.clients.admin_answers import answer
 from gateway.sink.clients.client_errors import ErrorCallback
 from gateway.sink.clients.failures import classify_kafka_error, is_unsettled
 from gateway.sink.clients.properties import (
@@ -153,7 +154,7 @@ def _end_offset(
                 isolation_level=isolation,
                 request_timeout=rest,
             )[partition]
-            return int(future.result(rest + 1.0).offset)
+            return int(answer(future, admin, connection_errors, rest + 1.0).offset)
         except KafkaException as raised:
             error: KafkaError = raised.args[0]
             # The leader of a new partition, or of one whose broker has just come back.

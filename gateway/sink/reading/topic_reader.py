@@ -1,4 +1,4 @@
-"""Decoded records of topics, and the names of topics."""
+"""Decoded records of topics."""
 
 from __future__ import annotations
 
@@ -9,19 +9,15 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
-from confluent_kafka import KafkaException, Message
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Message
 
 from gateway.core.errors import ProtocolError
 from gateway.observe import event
-from gateway.sink.clients.failures import classify_kafka_error
-from gateway.sink.clients.properties import admin_properties, make_client
 from gateway.sink.reading.decoding import RegisteredSchemas
 
-__all__ = ["NO_TIMES", "Followed", "decoded", "list_topics"]
+__all__ = ["NO_TIMES", "Followed", "decoded"]
 
 _LOG: Final = logging.getLogger(__name__)
-_ANSWER_S: Final = 15.0
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MS: Final = 253_402_300_799_999
 """The last millisecond that Python's dates have; a record may claim any time."""
@@ -44,19 +40,6 @@ class Followed:
     headers: Mapping[str, str]
     time: datetime
     is_readable: bool = True
-
-
-def list_topics(kafka: Mapping[str, str | int | bool]) -> list[str]:
-    """Return the names of all topics.
-
-    Raises:
-        TransientError: Kafka does not answer.
-    """
-    admin = make_client(AdminClient, admin_properties(kafka))
-    try:
-        return sorted(admin.list_topics(timeout=_ANSWER_S).topics)
-    except KafkaException as raised:
-        raise classify_kafka_error(raised.args[0], doing="listing topics") from None
 
 
 def decoded(

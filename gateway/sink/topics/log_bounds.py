@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from gateway.core.errors import TransientError
+from gateway.sink.clients.admin_answers import answer
 from gateway.sink.clients.client_errors import ErrorCallback
 from gateway.sink.clients.failures import classify_kafka_error, is_missing, is_unsettled
 from gateway.sink.clients.properties import admin_properties, connect_first, make_client
@@ -76,7 +77,8 @@ def _offsets(
         for place, future in futures.items():
             doing = f"looking up the offsets of topic {place.topic}"
             try:
-                found[place.topic, place.partition] = int(future.result(rest + 1.0).offset)
+                answered = answer(future, admin, connection_errors, rest + 1.0)
+                found[place.topic, place.partition] = int(answered.offset)
             except KafkaException as raised:
                 error: KafkaError = raised.args[0]
                 if not _may_settle(error) or time.monotonic() >= deadline:

@@ -274,6 +274,18 @@ def _asked_settings(
         yield from ((str(resource.name), future) for resource, future in futures.items())
 
 
+def list_topics(kafka: Mapping[str, str | int | bool], timeout_s: float = 15.0) -> list[str]:
+    """Return the names of all topics.
+
+    Raises:
+        TransientError: Kafka does not answer in time, or cannot be reached.
+        FatalError: not authorised.
+    """
+    connection_errors = ErrorCallback()
+    admin = make_client(AdminClient, admin_properties(kafka), connection_errors)
+    return sorted(_Metadata(admin, connection_errors, timeout_s, await_restart=False).all().topics)
+
+
 class _Metadata:
     """Metadata of topics, perhaps on first contact with a cluster: refused access raises at once.
 
@@ -294,12 +306,16 @@ class _Metadata:
         self._deadline = time.monotonic() + timeout_s
         self._await_restart = await_restart
 
+    def all(self) -> ClusterMetadata:
+        """Return all topics of the cluster."""
+        return self._ask(None)
+
     def about(self, names: Sequence[str]) -> dict[str, TopicMetadata]:
         """Return topics that exist, a few of them without asking for all topics of the cluster."""
         asked = names if len(names) <= _FEW_TOPICS else [None]
         listed: dict[str, TopicMetadata] = {}
         for name in asked:
-            listed |= self._about(name).topics
+            listed |= self._ask(name).topics
         # Of one that was asked for by name and does not exist there is an error instead.
         return {name: topic for name, topic in listed.items() if topic.partitions}
 
@@ -326,7 +342,7 @@ class _Metadata:
             names = [name for name in found if name not in led]
         return led
 
-    def _about(self, name: str | None) -> ClusterMetadata:
+    def _ask(self, name: str | None) -> ClusterMetadata:
         while True:
             left_s = max(self._deadline - time.monotonic(), _POLL_S)
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,14 +13,14 @@ from gateway.core.errors import AccessError, FatalError, GatewayError
 from gateway.core.records import Batch
 from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.delivery.sink import TransactionalSink
-from gateway.sink.own_topics.progress import KafkaProgress
+from gateway.sink.own_topics.progress import KafkaProgress, read_progress
 from gateway.sink.topics.topics import (
     TopicSpec,
     describe_topics,
     ensure_topics,
     progress_topic_spec,
 )
-from pgsluice_client import Reader, Row, Transaction
+from pgsluice_client import Reader, ReadError, Row, Transaction
 from schemas.settings.tables import ConsumerTable
 from spark_consumer.kafka.topics import Topics
 from spark_consumer.settings import with_connections
@@ -232,6 +233,33 @@ def test_kafka_is_not_asked_for_long_why_it_does_not_let_us_in(
 
     assert {"password": "SASL", "authority": "certificate"}[wrong] in caught.value.message
     assert "wr0ng" not in str(caught.value)
+
+
+def test_a_wrong_password_of_kafka_ends_commands_and_readers_at_once(
+    secured: Secured, project: GatewayProject
+) -> None:
+    environment = {**secured.environment(), "PGSLUICE_KAFKA__SASL_PASSWORD": "wr0ng"}
+    del environment["PGSLUICE_KAFKA__SASL_PASSWORD_FILE"]
+    config = ("--config", str(project.write()))
+    kafka, of_reader = (
+        {**secured.kafka_properties(user), "sasl.password": "wr0ng"} for user in (GATEWAY, READER)
+    )
+    identity = SlotIdentity("1", DATABASE, "another")
+    errors: list[str] = []
+
+    with ThreadPoolExecutor(1) as threads, Reader("s", of_reader, {"url": "http://x"}) as reader:
+        shown = threads.submit(cli, "tail", "s", *config, environment=environment)
+        with within(30, "the call"), pytest.raises(AccessError) as caught:
+            read_progress(kafka, "pgsluice.progress", identity, ENDLESS_S)
+        errors.append(str(caught.value))
+        for _ in range(2):
+            with pytest.raises(ReadError, match="check the properties of Kafka") as refused:
+                reader.poll()
+            errors.append(str(refused.value))
+        assert shown.result().code == 1
+        errors.append(shown.result().err)
+
+    assert all("SASL authentication error" in text and "wr0ng" not in text for text in errors)
 
 
 def test_a_topic_that_may_not_be_written_is_named_also_when_others_were_produced_behind_it(
