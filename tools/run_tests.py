@@ -22,8 +22,8 @@ from typing import Final
 from tools import durations
 
 ROOT = Path(__file__).resolve().parent.parent
-WORKERS: Final = "4"
-"""Processes on two cores: tests wait for servers half of their time. Two have a Spark session."""
+WORKERS: Final = "3"
+"""Processes on two cores: the tests wait for servers half of their time."""
 
 
 def main() -> int:
