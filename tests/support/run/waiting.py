@@ -20,7 +20,7 @@ class Witness(Protocol):
     """Something that may know why what is waited for does not happen."""
 
     def account(self) -> str:
-        """What it knows; empty if nothing."""
+        """Return what it knows; empty if nothing."""
 
 
 WITNESSES: Final[WeakSet[Witness]] = WeakSet()

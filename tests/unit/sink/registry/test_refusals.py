@@ -37,7 +37,7 @@ def test_a_registry_that_sends_elsewhere_is_named_with_what_to_set() -> None:
 
 
 class Dripping(ThreadingHTTPServer):
-    """Answers with a byte now and then, until it is told to stop."""
+    """Answers with a byte now and then, until it is stopped."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Drip)
