@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from dataclasses import replace
 from typing import Final
 
@@ -46,6 +47,8 @@ __all__ = ["PlanReader"]
 _LOG: Final = logging.getLogger(__name__)
 _KEY_LOOK_S: Final = 1.0
 _KEYS: Final = 4
+_DDL_XIDS: Final = 1_000
+"""Transactions that are kept: a later one of them can be visible before an earlier one."""
 
 
 class PlanReader:
@@ -88,7 +91,7 @@ class PlanReader:
         self.refused_filters = 0
         self.altered_trees: frozenset[int] = frozenset()
         self._ddl_state: DdlState | None = None
-        self._ddl_xid: int | None = None
+        self._ddl_xids: deque[int] = deque(maxlen=_DDL_XIDS)
         self._snapshot: Snapshot | None = None
         self._keys: tuple[Key, ...] = ()
         self._next_look = 0.0
@@ -159,7 +162,7 @@ class PlanReader:
             return None
         if ddl_state.is_same(before) and self._sees(xid):
             return None  # an ALTER TYPE, which the catalog had when it was read
-        self._ddl_xid = xid
+        self._ddl_xids.append(xid)
         self._wait_for(xid)
         return self._read()
 
@@ -237,7 +240,7 @@ class PlanReader:
             snapshot: Snapshot from before it was read.
         """
         same = definitions.fingerprint == self._definitions.fingerprint
-        if same and self._ddl_xid is not None and not snapshot.sees(self._ddl_xid):
+        if same and not all(map(snapshot.sees, self._ddl_xids)):
             return as_published(plan, self._plan.publishes)
         return plan
 
