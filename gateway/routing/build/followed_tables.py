@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from gateway.core.errors import FilterError
+from gateway.core.errors import FilterError, TransientError
 from gateway.core.formula import Formula, Plain, Subselect
 from gateway.core.watermark import StatePart, StateParts
 from gateway.definitions.model import Plan, Table, TableCopy, TableId
@@ -31,10 +31,15 @@ from gateway.subselects.views import TableViews
 __all__ = [
     "FollowedTables",
     "InnerTable",
+    "MaskedSinceError",
     "OuterRows",
     "stale_sets",
     "unfollowed",
 ]
+
+
+class MaskedSinceError(TransientError):
+    """State that the next attempt does not store has values of a column that is masked now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +110,7 @@ class FollowedTables:
             by_table.setdefault(oid, {})[subscription] = formula
         self.outer = {oid: _outer_rows(plan, oid, found) for oid, found in by_table.items()}
         self.inner = dict(_inner_tables(plan, formulas.values()))
-        hidden = hidden_parts(plan)
+        self._hidden = hidden = hidden_parts(plan)
         self.following = Following(
             [
                 _outer_table(self.outer[oid], found, hidden=oid in hidden.outer)
@@ -122,7 +127,7 @@ class FollowedTables:
             self.following, {oid: rows.columns for oid, rows in self.outer.items()}
         )
         self.moving.note_rewritten = self._rewritten
-        self.moving.note_tables = self._learn_trees
+        self.moving.note_plan = self._learn_plan
         self.moving.note_trees = self._note_trees
         self.changes = InnerChanges(
             self.following, self._inner_relations, lambda oid: self.inner[oid].table.leaves
@@ -171,11 +176,27 @@ class FollowedTables:
 
     def _note_trees(self, oids: Iterable[int]) -> None:
         """Note that partitions came or went: those that went again since are in no plan."""
-        for oid in self.inner.keys() & {*oids}:
-            self.following.note_stale(oid)
+        named = {*oids}
+        for oid, inner in self.inner.items():
+            if inner.table.kind == "p" and not named.isdisjoint((oid, *inner.table.ancestors)):
+                self.following.note_stale(oid)
 
-    def _learn_trees(self, tables: Mapping[int, Table]) -> None:
-        """Note which partitions inner tables have by now; those that came or went brought rows."""
+    def _learn_plan(self, plan: Plan) -> None:
+        """Note which partitions inner tables have by now; those that came or went brought rows.
+
+        Raises:
+            MaskedSinceError: a value that would be stored is masked now, by a partition's mask.
+        """
+        hidden = hidden_parts(plan)
+        ours = {each.subselect for each in self.following.sets}
+        if (hidden.sets & ours) - self._hidden.sets or (
+            hidden.outer & self.outer.keys()
+        ) - self._hidden.outer:
+            raise MaskedSinceError(
+                "a column that decides about the rows of a filter over other tables is masked now",
+                hint="nothing is lost: the rows are read again from the slot",
+            )
+        tables = plan.tables
         is_other = False
         for oid, inner in self.inner.items():
             now = tables.get(oid)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import NamedTuple
 
 from gateway.core.formula import Formula, SetTest, Subselect
-from gateway.definitions.model import Plan, Table, TableId
+from gateway.definitions.model import Plan, TableId
 from gateway.definitions.moving import formulas_of
 from gateway.definitions.sql.formulas import own_tests
 from gateway.definitions.tables.keys import key_of
@@ -29,7 +29,7 @@ class MovingTables:
 
     Attributes:
         note_rewritten: Called with the OIDs of tables of which all rows were written again.
-        note_tables: Called with all tables of a new plan, by OID.
+        note_plan: Called with a new plan.
         note_trees: Called with the OIDs of trees of which a DDL message says that a partition came
             or went; nobody may know it by now.
     """
@@ -39,7 +39,7 @@ class MovingTables:
         self._columns = columns
         self.note_rewritten: Callable[[Iterable[int]], None] = lambda oids: None
         self.note_trees: Callable[[Iterable[int]], None] = lambda oids: None
-        self.note_tables: Callable[[Mapping[int, Table]], None] = lambda tables: None
+        self.note_plan: Callable[[Plan], None] = lambda plan: None
 
     @property
     def tables(self) -> Collection[int]:

@@ -189,7 +189,7 @@ class RelationRoutes:
         """
         self.projections.adopt(plan)
         if self._builder.moving is not None:
-            self._builder.moving.note_tables(plan.tables)
+            self._builder.moving.note_plan(plan)
         self.held.hold(unseen_changes(self._planned, plan))
         self.held.hold(self._masked_otherwise(plan))
         self.held.hold(self._filtered_otherwise(plan))

@@ -221,7 +221,10 @@ class TableCopier:
             if self._followed.following.may_place(inner.table.oid, chunk.snapshot):
                 lsn = max(last, chunk.insert_lsn)
                 return Placement(lsn, self._build(inner, chunk, lsn))
-            self._sets.read_again()
+            if self._followed.following.unread.awaits(inner.table.oid):
+                self._sets.placed()  # the next copier's thread reads it
+            else:
+                self._sets.read_again()
         if self._moves is not None and (moved := self._moves.due(until)) is not None:
             lsn = max(last, moved[1].insert_lsn)
             return Placement(lsn, self._move(self._moves, *moved, lsn))

@@ -1,8 +1,9 @@
 """Thread that reads the tables of sub-selects whose sets are not built yet.
 
 Each table is read once for all its sets, in one transaction whose rows wait in a spool; the next
-one is read when they are placed, and one that somebody has locked after the others. The gate, and
-the place of what was read, are those of a copy (`gateway.copy`).
+one is read when they are placed. One that somebody has locked, or whose rows could not be placed,
+is read after the others. The gate, and the place of what was read, are those of a copy
+(`gateway.copy`).
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ class SetReads:
         return read.inner, read.chunk
 
     def placed(self) -> None:
-        """Note that what was due is placed."""
+        """Note that what was due is placed, or left to the reads that begin later."""
         self._drop()
         self._placed.set()
 
@@ -130,7 +131,7 @@ class SetReads:
             close()  # its spool
 
     def read_again(self) -> None:
-        """Note that what was due cannot be placed, and is read once more."""
+        """Note that what was due cannot be placed, and is read once more, after the others."""
         self._is_void = True
         self.placed()
 
@@ -164,6 +165,7 @@ class SetReads:
             return bool(self._tables)
         if self._is_void:
             self._is_void = False
+            self._tables.rotate(-1)  # its owner may void each read
             self._closed.wait(self._retry_s)
         else:
             self._tables.popleft()

@@ -74,6 +74,10 @@ class UnreadSets:
         """Whether a table has to be read by a thread that begins after now."""
         return bool(self._awaiting)
 
+    def awaits(self, oid: int) -> bool:
+        """Whether a table is one of those, see `awaits_read`."""
+        return oid in self._awaiting
+
     def begin_reads(self) -> set[int]:
         """Return `tables`; the threads that read them begin now."""
         self._awaiting.clear()

@@ -11,7 +11,7 @@ from gateway.definitions.combine import make_plan
 from gateway.definitions.masks import with_masks
 from gateway.definitions.model import ALL_OPERATIONS, Plan
 from gateway.definitions.sql.parser import parse_definitions
-from gateway.routing.build.followed_tables import unfollowed
+from gateway.routing.build.followed_tables import FollowedTables, MaskedSinceError, unfollowed
 from gateway.routing.build.moving_tables import hidden_parts
 from gateway.source.catalog.catalog import read_catalog
 from gateway.source.catalog.resolver import DefinitionLookup
@@ -117,6 +117,40 @@ def test_what_any_subscription_masks_of_a_partition_is_masked_in_its_tree(
             hidden = hidden_parts(plan)
             assert {each.table_oid for each in hidden.sets} == ({customers} if is_hidden else set())
             assert hidden.outer == ({bills} if is_hidden else set())
+            followed = FollowedTables(planned(connection, text), {})
+            if is_hidden:  # nothing may be stored any more of what was stored until now
+                with pytest.raises(MaskedSinceError):
+                    followed.moving.note_plan(plan)
+            else:
+                followed.moving.note_plan(plan)
+
+
+def test_a_tree_that_is_a_partition_is_read_again_when_the_one_above_it_is_altered(
+    database: Database,
+) -> None:
+    """DDL messages name the tree above a partition, also where that is a tree itself."""
+    with database.connect() as connection:
+        connection.execute(
+            b"CREATE TABLE world (id int, area text, PRIMARY KEY (id, area))"
+            b" PARTITION BY LIST (area);"
+            b"CREATE TABLE eu PARTITION OF world FOR VALUES IN ('eu') PARTITION BY RANGE (id);"
+            b"CREATE TABLE low PARTITION OF eu FOR VALUES FROM (1) TO (9);"
+            b"CREATE TABLE orders (id int PRIMARY KEY, customer int);"
+            b"ALTER TABLE orders REPLICA IDENTITY FULL"
+        )
+        plan = planned(
+            connection,
+            "CREATE PUBLICATION p FOR TABLE orders WHERE (customer IN (SELECT id FROM eu));"
+            "CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p",
+        )
+        (eu,) = (table for table in plan.tables.values() if table.name == "eu")
+        followed = FollowedTables(plan, {})
+        followed.following.unread.begin_reads()
+
+        followed.moving.note_trees([eu.oid + 100_000])
+        assert not followed.following.unread.awaits(eu.oid)
+        followed.moving.note_trees(eu.ancestors)
+        assert followed.following.unread.awaits(eu.oid)
 
 
 @pytest.mark.parametrize(
