@@ -4,18 +4,13 @@ A PROGRESS marker is the last record of a Kafka transaction, and names the offse
 wrote. Once all of them are here, its source transactions are whole. Within a partition records are
 in the order of (commit_lsn, seq), and the two halves of a key change can be in different ones; so
 those of a Kafka transaction are sorted, over all partitions, before they are grouped.
-
-A truncate, and the beginning of a copy, is in every partition. The records that follow such a ``t``
-at the same position can be in any of them: those of copies have seq 0, and a copy can begin again
-where it was. Therefore a record's place has the number of ``t`` before it, of its position and in
-its partition, which says for all partitions after which ``t`` it comes.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Final, TypeAlias
@@ -23,6 +18,7 @@ from typing import Any, Final, TypeAlias
 from pgsluice_client.changes import CopyState, Transaction
 from pgsluice_client.decoding import Decoder, Record
 from pgsluice_client.errors import LostRecordsError, ReadError, UnavailableError
+from pgsluice_client.places import Placed, beginning_of, placed, without_repeated_truncates
 from pgsluice_client.position import Owner, Position
 
 __all__ = ["Assembly", "Partition"]
@@ -39,10 +35,6 @@ _COPY_AGAIN: Final = (
     " with that copy then"
 )
 _log = logging.getLogger("pgsluice_client")
-
-_Place: TypeAlias = tuple[str, int, int]
-"""Sort key of a record: commit_lsn, seq, number of `t` at these."""
-_Placed: TypeAlias = tuple[_Place, Record]
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,23 +357,25 @@ class Assembly:
 
     def _split(self, kafka: _KafkaTransaction) -> Iterator[_Item]:
         """Yield the items of a complete Kafka transaction; the last one ends it."""
-        placed: list[_Placed] = []
+        records_at: list[Placed] = []
         partitions: dict[str, set[int]] = {}
         for partition, one in kafka.ranges.items():
             partitions.setdefault(partition[0], set()).add(partition[1])
-            placed += _places(self._pop_range(partition, one))
-        placed.sort(key=lambda one: one[0])
+            records_at += placed(self._pop_range(partition, one))
+        records_at.sort(key=lambda one: one[0])
         waiting = self._waiting.intersection(partitions)
         made: list[_Item] = []
-        for (commit_lsn, is_copy), group in groupby(placed, lambda one: (one[0][0], not one[0][1])):
+        for (commit_lsn, is_copy), group in groupby(
+            records_at, lambda one: (one[0][0], not one[0][1])
+        ):
             found = list(group)
             begins = {
                 topic: place
                 for topic in waiting
-                if (place := _beginning(found, topic, partitions[topic])) is not None
+                if (place := beginning_of(found, topic, partitions[topic])) is not None
             }
             waiting -= begins.keys()
-            records = list(_without_repeated_truncates(found, waiting, begins))
+            records = list(without_repeated_truncates(found, waiting, begins))
             end = None if is_copy else kafka.ends.get(commit_lsn)
             if records:
                 offsets = {(one.topic, one.partition): one.offset + 1 for _, one in found}
@@ -432,52 +426,6 @@ class Assembly:
             owner=owner,
             handed_over=handed_over,
         )
-
-
-def _places(records: Iterable[Record]) -> Iterator[_Placed]:
-    """Yield the records of one partition that are no tombstones, each with its place."""
-    at, truncates = ("", -1), 0
-    for record in records:
-        if record.value is None:
-            continue
-        headers = record.headers
-        try:
-            here = headers["commit_lsn"].decode(), int(headers["seq"])
-            truncates_here = headers["op"] == b"t"
-        except (KeyError, ValueError) as error:
-            raise ReadError(
-                f"topic {record.topic}, partition {record.partition}, offset {record.offset}:"
-                f" not a record of the gateway: {error}"
-            ) from error
-        if here != at:
-            at, truncates = here, 0
-        truncates += truncates_here
-        yield (*here, truncates), record
-
-
-def _beginning(found: Iterable[_Placed], topic: str, partitions: set[int]) -> _Place | None:
-    """Return the first place where a copy of a topic begins in all its partitions."""
-    there: dict[_Place, set[int]] = {}
-    for place, record in found:
-        if record.topic == topic and place[1] == 0 and record.headers["op"] == b"t":
-            there.setdefault(place, set()).add(record.partition)
-    return min((place for place, numbers in there.items() if numbers == partitions), default=None)
-
-
-def _without_repeated_truncates(
-    found: Iterable[_Placed], waiting: Collection[str], begins: Mapping[str, _Place]
-) -> Iterator[Record]:
-    """Yield the records of topics that have begun, and of each `t` the one of one partition."""
-    truncated: dict[str, _Place] = {}
-    for place, record in found:
-        topic = record.topic
-        if topic in waiting or (topic in begins and place < begins[topic]):
-            continue
-        if record.headers["op"] == b"t":
-            if truncated.get(topic) == place:
-                continue
-            truncated[topic] = place
-        yield record
 
 
 def _transaction(
