@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -36,7 +36,7 @@ from gateway.sink.clients.properties import connect_first, consumer_properties, 
 from gateway.sink.own_topics.requests import send
 from gateway.sink.reading.decoding import RegisteredSchemas
 from gateway.sink.registry.registry import Registry
-from gateway.sink.topics.log_bounds import read_partition_bounds
+from gateway.sink.topics.log_bounds import LogBounds, read_log_bounds
 from gateway.sink.topics.topics import describe_topics
 
 __all__ = [
@@ -144,10 +144,13 @@ def read_owners(
     deadline = time.monotonic() + timeout_s
     found: dict[str, Owner] = {}
     try:
+        # Asked for one by one, many topics would take longer than there is time.
+        bounds = read_log_bounds(kafka, dict.fromkeys(existing, 1), timeout_s=timeout_s)
         left, look = list(existing), _FIRST_LOOK
         connect_first(consumer, left[0])
         while left:
-            tails, whole, denied = _read_tails(consumer, left, look, registered, deadline)
+            places = {topic: bounds[topic][0] for topic in left}
+            tails, whole, denied = _read_tails(consumer, places, look, registered, deadline)
             if denied and refused is None:
                 raise next(iter(denied.values()))
             for topic, error in denied.items():
@@ -177,7 +180,7 @@ def read_owners(
 
 def _read_tails(
     consumer: Consumer,
-    topics: Sequence[str],
+    topics: Mapping[str, LogBounds],
     look: int,
     registered: Mapping[str, RegisteredSchemas],
     deadline: float,
@@ -189,8 +192,7 @@ def _read_tails(
     """
     whole: set[str] = set()
     places = []
-    for topic in topics:
-        bounds = read_partition_bounds(consumer, topic, timeout_s=_rest(deadline))
+    for topic, bounds in topics.items():
         begin = max(bounds.start, bounds.end - look)
         if begin == bounds.start:
             whole.add(topic)

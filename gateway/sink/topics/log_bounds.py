@@ -83,6 +83,7 @@ def _offsets(
                 error: KafkaError = raised.args[0]
                 if not _may_settle(error) or time.monotonic() >= deadline:
                     admin.poll(0)
+                    _refuse_unknown(error, place.topic)
                     raise classify_kafka_error(
                         error, doing=doing, topic=place.topic, reported=connection_errors.last
                     ) from None
@@ -108,7 +109,7 @@ def read_partition_bounds(
 
     Raises:
         KafkaException: the last answer, if there is no other one in time.
-        TransientError: Kafka does not answer in time.
+        TransientError: Kafka does not answer in time, or not with the partition.
     """
     deadline = time.monotonic() + timeout_s
     place = TopicPartition(topic, partition)
@@ -118,6 +119,7 @@ def read_partition_bounds(
             bounds = consumer.get_watermark_offsets(place, timeout=rest)
         except KafkaException as raised:
             if not _may_settle(raised.args[0]) or time.monotonic() >= deadline:
+                _refuse_unknown(raised.args[0], topic)
                 raise
             time.sleep(_POLL_S)
             continue
@@ -128,3 +130,13 @@ def read_partition_bounds(
 
 def _may_settle(error: KafkaError) -> bool:
     return is_unsettled(error) or is_missing(error)
+
+
+def _refuse_unknown(error: KafkaError, topic: str) -> None:
+    """Raise if the client alone lacks a partition: its metadata are old, the topic is there.
+
+    Raises:
+        TransientError: it does.
+    """
+    if error.code() == KafkaError._UNKNOWN_PARTITION:
+        raise TransientError(f"looking up the offsets of topic {topic}: no metadata in time")
