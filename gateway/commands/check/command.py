@@ -51,17 +51,22 @@ def print_statements(settings: Settings) -> int:
     """
     definitions = read_definitions(settings)
     with connect(settings.source.dsn) as connection:
-        plan = known_plan(settings, connection, definitions, server_facts(connection))
-        lines = missing_rights(connection, plan, prefix=settings.source.slot)
-        for line in lines or missing_partitions(connection, plan).by_owner:
+        facts = server_facts(connection)
+        plan = known_plan(settings, connection, definitions, facts)
+        granted = plan
+        if any(held.statement for held in plan.held):
+            # A table that may be read is published as well, so both are said at once.
+            granted = known_plan(settings, connection, definitions, facts, readable=True)
+        lines = missing_rights(connection, granted, prefix=settings.source.slot)
+        for line in lines or missing_partitions(connection, granted).by_owner:
             say(line)
-        granted = dict.fromkeys(f"{held.statement};" for held in plan.held if held.statement)
-        for line in granted:  # once, where several subscriptions have the table
+        held = (*plan.held, *granted.held)
+        # Once, where several subscriptions have the table.
+        for line in dict.fromkeys(f"{one.statement};" for one in held if one.statement):
             say(line)
-    if granted:
+    if any(not one.statement for one in granted.held):
         print(
-            "pgsluice: run these statements, then `pgsluice check --sql` again, until it prints "
-            "none: tables that are held now may need more",
+            "pgsluice: some tables are held for other reasons; `pgsluice check` names them",
             file=sys.stderr,
         )
     return 0

@@ -114,6 +114,7 @@ def read_plan(
     known: Mapping[int, Table] = MappingProxyType({}),
     faults: Mapping[TableId, Fault] = MappingProxyType({}),
     rights: bool = True,
+    readable: bool = False,
 ) -> Plan:
     """Return the plan of the definitions on this server.
 
@@ -132,6 +133,7 @@ def read_plan(
         known: Tables that were published there.
         faults: Faults of tables that only their registration has shown.
         rights: Whether to hold tables that the role may not copy or publish.
+        readable: Whether to take all tables for readable by the role.
 
     Raises:
         DefinitionError: the definitions cannot be served.
@@ -148,7 +150,16 @@ def read_plan(
         )
         if ddl_state is not None:
             catalog = catalog_at(catalog, ddl_state, known)
-        plan = _vetted(settings, connection, definitions, catalog, watermark, faults, rights=rights)
+        plan = _vetted(
+            settings,
+            connection,
+            definitions,
+            catalog,
+            watermark,
+            faults,
+            rights=rights,
+            readable=readable,
+        )
     except TableLockedError as error:
         if watermark is None:  # with it, the table may be held
             raise
@@ -167,6 +178,7 @@ def _vetted(
     faults: Mapping[TableId, Fault],
     *,
     rights: bool,
+    readable: bool,
 ) -> Plan:
     """Return the plan without the tables that are to be held."""
     states = () if watermark is None else watermark.copies
@@ -208,7 +220,11 @@ def _vetted(
         for (name, oid), error in unfit.items():
             if not holdable(name, catalog.tables[oid]):
                 raise error
-        noticed = find_faults(settings, connection, plan, states, rights=rights) if holds else {}
+        noticed: dict[TableId, Fault] = {}
+        if holds:
+            noticed = find_faults(
+                settings, connection, plan, states, rights=rights, readable=readable
+            )
         noticed |= {table_id: Fault(error.reason) for table_id, error in unfit.items()}
         if not holds and (wrong := key_faults(settings, plan)):
             (_, oid), fault = min(wrong.items(), key=lambda one: one[0])

@@ -258,20 +258,32 @@ def _holdable(settings: Settings, plan: Plan) -> frozenset[TableId]:
 
 
 def known_plan(
-    settings: Settings, connection: psycopg.Connection, definitions: Definitions, facts: ServerFacts
+    settings: Settings,
+    connection: psycopg.Connection,
+    definitions: Definitions,
+    facts: ServerFacts,
+    *,
+    readable: bool = False,
 ) -> Plan:
     """Read the plan; tables that were published already may be gone, or be held.
+
+    `readable`: whether to plan as if the role could read all tables.
 
     Raises:
         DefinitionError: the definitions cannot be served.
         TransientError: a server does not answer.
     """
-    plan, watermark = _first_plan(settings, connection, definitions, facts)
-    return plan or read_plan(settings, connection, definitions, watermark)
+    plan, watermark = _first_plan(settings, connection, definitions, facts, readable=readable)
+    return plan or read_plan(settings, connection, definitions, watermark, readable=readable)
 
 
 def _first_plan(
-    settings: Settings, connection: psycopg.Connection, definitions: Definitions, facts: ServerFacts
+    settings: Settings,
+    connection: psycopg.Connection,
+    definitions: Definitions,
+    facts: ServerFacts,
+    *,
+    readable: bool = False,
 ) -> tuple[Plan | None, Watermark | None]:
     """Return the plan, or the watermark of this slot in Kafka, if the plan depends on it.
 
@@ -285,7 +297,7 @@ def _first_plan(
     refused: DefinitionError | None = None
     try:
         if not definitions.masks:
-            plan = read_plan(settings, connection, definitions)
+            plan = read_plan(settings, connection, definitions, readable=readable)
             if not plan.held:
                 return plan, None
     except DefinitionError as error:

@@ -62,6 +62,7 @@ def find_faults(
     states: Iterable[CopyState],
     *,
     rights: bool,
+    readable: bool = False,
 ) -> dict[TableId, Fault]:
     """Return the faults of tables of `plan` that cannot be published, by subscription and OID.
 
@@ -71,6 +72,7 @@ def find_faults(
         plan: Plan of the definitions and the catalog.
         states: Committed states of all tables.
         rights: Whether to check those of the role as well, before a copy.
+        readable: Whether to take all tables for readable by the role.
 
     Raises:
         TransientError: the connection is gone.
@@ -78,7 +80,8 @@ def find_faults(
     known = tuple(states)
     faults: dict[TableId, Fault] = {}
     if rights:
-        faults |= _unreadable(connection, plan, known)
+        if not readable:
+            faults |= _unreadable(connection, plan, known)
         faults |= _not_ours(connection, plan, settings.source.slot)
     reasons = dict(_shape_faults(settings, connection, plan))
     reasons |= topic_name_faults(

@@ -70,12 +70,14 @@ def why_unreadable(connection: _Connection, oids: Collection[int]) -> dict[int, 
     try:
         for row in connection.execute(_UNREADABLE, wanted):
             oid, schema, name, role, may_use, may_read = row
+            use = f"GRANT USAGE ON SCHEMA {schema} TO {role}"
+            select = f"GRANT SELECT ON {schema}.{name} TO {role}"
             if not may_use:
                 reason = f"permission denied for schema {schema}"
-                statement = f"GRANT USAGE ON SCHEMA {schema} TO {role}"
+                statement = use if may_read else f"{use}; {select}"
             elif not may_read:
                 reason = f"permission denied for table {schema}.{name}"
-                statement = f"GRANT SELECT ON {schema}.{name} TO {role}"
+                statement = select
             else:
                 reason = f"row security hides rows of {schema}.{name} from role {role}"
                 statement = f"ALTER ROLE {role} BYPASSRLS"
