@@ -31,11 +31,7 @@ from gateway.routing.build.known_schemas import RequestSchemas
 from gateway.routing.build.lazy_routes import LazyRoutes
 from gateway.routing.build.moving_tables import MovingTables
 from gateway.routing.build.projections import Projection, Projections
-from gateway.routing.build.publication_history import (
-    PublicationHistory,
-    by_relation,
-    by_target,
-)
+from gateway.routing.build.publication_history import PublicationHistory, by_relation, by_target
 from gateway.routing.build.registration import register_schemas
 from gateway.routing.build.relation_check import mismatch_of, published_as, targets_of
 from gateway.routing.build.route_builder import RouteBuilder

@@ -24,7 +24,7 @@ from gateway.envelope.encoding.encoders import RowEncoder
 from gateway.envelope.envelope import EMPTY_ARRAY, EnvelopeEncoder, SourcePrefix
 from gateway.envelope.masking import RowMask
 from gateway.pgoutput.messages import UNCHANGED
-from gateway.routing.row.quarantine import Quarantine, UnfitChange, check_size, check_value
+from gateway.routing.row.quarantine import Quarantine, UnfitChange, check_size, check_values
 from gateway.routing.row.targets import Candidates, Row, Target
 from gateway.routing.row.transaction_state import CollectionOrder, TransactionState
 from gateway.rowfilter import Action, decide_update
@@ -35,15 +35,7 @@ __all__ = ["ProjectionRoute"]
 Draft: TypeAlias = tuple[bytes | None, bytes, bytes | None, list[Header]]
 """Record without a topic: key, canonical key, value without wire prefix, headers."""
 
-SHRINKS_TO: Final = 16
-"""Maximum ratio of a value's size as PostgreSQL sends it to its size in Avro.
-
-An item of an array of timestamptz is 32 bytes of text, and two bytes if it is 1970-01-01 00:00 and
-a few microseconds.
-"""
-
 _NEW_KEY, _OLD_KEY = DEBEZIUM_HEADERS
-
 _MOST_OF_HEADERS: Final = 4096
 """Upper bound on the bytes of a record's headers, prefixes and lengths."""
 
@@ -408,23 +400,11 @@ class ProjectionRoute:
             )
 
     def check_values(self, row: Row) -> None:
-        """Raise if one value alone makes the row's record too large for all topics.
-
-        Raises:
-            RecordSizeError: the row has such a value.
-        """
-        if self.widest is None:
-            return
-        longest = max(
-            (
-                len(value)
-                for index in self.encoder.indexes
-                if isinstance(value := row[index], bytes)
-            ),
-            default=0,
-        )
-        counter = self.widest.counter
-        check_value(self.encoder.schema, longest // SHRINKS_TO, counter.topic, counter.most_bytes)
+        """Raise `RecordSizeError` if one value makes the row's record too large for all topics."""
+        if self.widest is not None:
+            values = (row[index] for index in self.encoder.indexes)
+            counter = self.widest.counter
+            check_values(self.encoder.schema, values, counter.topic, counter.most_bytes)
 
     def may_be_large(self, key: bytes | None, body: bytes) -> bool:
         """Whether a record has to be measured."""

@@ -9,7 +9,7 @@ topic.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -18,11 +18,11 @@ from gateway.core.records import Header, Record, wire_size
 from gateway.definitions.model import FilterClause
 from gateway.envelope.markers import encode_error
 from gateway.envelope.masking import RowMask
-from gateway.pgoutput.messages import UNCHANGED, LogicalMessage
+from gateway.pgoutput.messages import UNCHANGED, ColumnValue, LogicalMessage
 from gateway.routing.row.targets import Row
 from gateway.routing.row.transaction_state import TransactionState
 
-__all__ = ["ErrorTopic", "Quarantine", "UnfitChange", "check_size", "check_value"]
+__all__ = ["ErrorTopic", "Quarantine", "UnfitChange", "check_size", "check_value", "check_values"]
 
 _RAISE_LIMITS: Final = (
     'raise max.message.bytes of the topic and "message.max.bytes" in [kafka], as far as they are '
@@ -32,6 +32,13 @@ _MOST_OF_A_VALUE: Final = (None, 65_536, 1_024, 32, 0)
 """Maximum size in bytes of a value that is not omitted, by attempt."""
 _MOST_OF_A_TEXT: Final = 1_000
 """Maximum length of a reason or a filter, in characters, if something has to be omitted."""
+
+_SHRINKS_TO: Final = 16
+"""Maximum ratio of a value's size as PostgreSQL sends it to its size in Avro.
+
+An item of an array of timestamptz is 32 bytes of text, and two bytes if it is 1970-01-01 00:00 and
+a few microseconds.
+"""
 
 _EFFECTS: Final[Mapping[bytes, str]] = {
     b"c": "missing",
@@ -103,6 +110,22 @@ def check_value(of: object, bytes_: int, topic: str, most_bytes: int) -> None:
             f"{most_bytes}",
             hint=_RAISE_LIMITS,
         )
+
+
+def check_values(of: object, values: Iterable[ColumnValue], topic: str, most_bytes: int) -> None:
+    """Raise if one value alone makes a row's record too large, before it is encoded.
+
+    Args:
+        of: Origin of the row, for the message.
+        values: Values of the row's published columns, as PostgreSQL sends them.
+        topic: Topic of the record.
+        most_bytes: Maximum size of a record there.
+
+    Raises:
+        RecordSizeError: the row has such a value.
+    """
+    longest = max((len(value) for value in values if isinstance(value, bytes)), default=0)
+    check_value(of, longest // _SHRINKS_TO, topic, most_bytes)
 
 
 def check_size(of: object, record: Record, most_bytes: int) -> None:
