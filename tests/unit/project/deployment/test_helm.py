@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -16,8 +17,11 @@ import yaml
 ROOT = Path(__file__).resolve().parents[4]
 BASE = ROOT / "deploy" / "kubernetes" / "gateway"
 CHART = ROOT / "deploy" / "helm" / "pgsluice"
+RULES = ROOT / "deploy" / "prometheus" / "pgsluice.rules.yml"
 KUBERNETES = "1.33"
+OPERATOR = "monitoring.coreos.com/v1"
 OF_A_RELEASE = {
+    "checksum/settings",
     "app.kubernetes.io/instance",
     "app.kubernetes.io/managed-by",
     "app.kubernetes.io/version",
@@ -47,30 +51,43 @@ def base() -> dict[str, dict[str, Any]]:
 
 
 def without_release(value: Any) -> Any:
-    """Leave out the labels that only a release has."""
+    """Leave out the labels and annotations that only a release has."""
     if isinstance(value, dict):
         kept = {k: without_release(v) for k, v in value.items() if k not in OF_A_RELEASE}
         return {k: v for k, v in kept.items() if not (k == "labels" and kept.get("name") is None)}
     return [without_release(one) for one in value] if isinstance(value, list) else value
 
 
-def rendered(*arguments: str) -> dict[str, dict[str, Any]]:
+def template(*arguments: str) -> subprocess.CompletedProcess[str]:
     helm = shutil.which("helm")
     if helm is None:
         if os.environ.get("PGSLUICE_REQUIRE_HELM", "0") not in ("", "0"):
             pytest.fail("PGSLUICE_REQUIRE_HELM is set, and there is no helm")
         pytest.skip("no helm is installed here: the chart's text was compared with the base")
     command = [helm, "template", "pgsluice", str(CHART), "--kube-version", KUBERNETES, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True)
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def rendered(*arguments: str) -> dict[str, dict[str, Any]]:
+    done = template(*arguments)
     assert done.returncode == 0, done.stderr
     objects = [one for one in yaml.safe_load_all(done.stdout) if one is not None]
     for one in objects:
-        kubernetes_validate.validate(one, KUBERNETES, strict=True)
+        if one["apiVersion"] != OPERATOR:
+            kubernetes_validate.validate(one, KUBERNETES, strict=True)
     return {one["kind"]: one for one in objects}
 
 
+def test_values_beside_the_schema_are_refused() -> None:
+    misspelt = template("--set", "replicas=3")
+    negative = template("--set", "replicaCount=-1")
+
+    assert misspelt.returncode != 0 and "replicas" in misspelt.stderr
+    assert negative.returncode != 0 and "replicaCount" in negative.stderr
+
+
 def test_the_chart_without_values_is_the_base() -> None:
-    found, expected = rendered(), base()
+    found, expected = rendered("--skip-tests"), base()
 
     assert found.keys() == expected.keys()
     for kind, wanted in expected.items():
@@ -84,15 +101,26 @@ def test_values_reach_what_they_are_for(tmp_path: Path) -> None:
     values: dict[str, Any] = {
         "image": {"repository": "r.example/g", "tag": "v9", "pullPolicy": "Always"},
         "imagePullSecrets": [{"name": "pull"}],
-        "secretName": "other",
-        "secretKey": "url",
+        "existingSecret": "other",
+        "existingSecretKey": "url",
         "settings": '[source]\nslot = "x"\n',
         "definitions": "-- {{ not a template }}\n",
-        "env": [{"name": "A", "value": "b"}],
+        "group": "orders",
+        "extraEnv": [{"name": "A", "value": "b"}],
+        "extraEnvFrom": [{"secretRef": {"name": "kafka"}}],
+        "initContainers": [{"name": "proxy", "image": "p", "restartPolicy": "Always"}],
+        "extraContainers": [{"name": "beside", "image": "b"}],
+        "replicaCount": 1,
         "extraVolumes": [{"name": "ca", "secret": {"secretName": "ca"}}],
         "extraVolumeMounts": [{"name": "ca", "mountPath": "/ca", "readOnly": True}],
         "spool": {"size": "1Gi", "storageClassName": "fast"},
-        "serviceAccountName": "irsa",
+        "serviceAccount": {"create": True, "name": "irsa", "annotations": {"role": "arn"}},
+        "podSecurityContext": {"runAsUser": 1, "supplementalGroups": [7]},
+        "securityContext": {"runAsNonRoot": True},
+        "affinity": {"nodeAffinity": {}},
+        "podDisruptionBudget": {"enabled": False},
+        "serviceMonitor": {"enabled": True, "labels": {"release": "kps"}, "interval": "15s"},
+        "prometheusRule": {"enabled": True, "labels": {"release": "kps"}},
         "automountServiceAccountToken": True,
         "podAnnotations": None,  # helm merges maps: an empty one would leave the chart's
         "podLabels": {"team": "data"},
@@ -108,7 +136,7 @@ def test_values_reach_what_they_are_for(tmp_path: Path) -> None:
     objects = rendered("--values", str(tmp_path / "values.yaml"))
     spec = objects["StatefulSet"]["spec"]
     pod = spec["template"]["spec"]
-    (container,) = pod["containers"]
+    container, beside = pod["containers"]
 
     assert objects["ConfigMap"]["data"] == {
         "pgsluice.toml": values["settings"],
@@ -120,14 +148,81 @@ def test_values_reach_what_they_are_for(tmp_path: Path) -> None:
     assert pod["volumes"][-1] == values["extraVolumes"][0]
     assert pod["volumes"][1]["secret"]["secretName"] == "other"
     for name in (
-        "imagePullSecrets", "serviceAccountName", "automountServiceAccountToken", "nodeSelector",
-        "tolerations", "topologySpreadConstraints", "priorityClassName",
+        "imagePullSecrets", "automountServiceAccountToken", "nodeSelector", "tolerations",
+        "topologySpreadConstraints", "priorityClassName", "initContainers", "affinity",
     ):  # fmt: skip
         assert pod[name] == values[name]
-    assert "annotations" not in spec["template"]["metadata"]
+    assert spec["replicas"] == 1
+    assert container["args"][-2:] == ["--group", "orders"]
+    assert container["envFrom"] == values["extraEnvFrom"]
+    assert [beside] == values["extraContainers"]
+    assert pod["securityContext"]["supplementalGroups"] == [7]
+    assert container["securityContext"]["runAsNonRoot"] is True
+    assert pod["serviceAccountName"] == objects["ServiceAccount"]["metadata"]["name"] == "irsa"
+    assert objects["ServiceAccount"]["metadata"]["annotations"] == {"role": "arn"}
+    assert "PodDisruptionBudget" not in objects
+    assert spec["template"]["metadata"]["annotations"].keys() == {"checksum/settings"}
     assert spec["template"]["metadata"]["labels"]["team"] == "data"
     (claim,) = spec["volumeClaimTemplates"]
     assert claim["spec"]["storageClassName"] == "fast"
+
+    monitor, service = objects["ServiceMonitor"], objects["Service"]
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert monitor["metadata"]["labels"]["release"] == "kps"
+    wanted = monitor["spec"]["selector"]["matchLabels"]
+    assert wanted.items() <= service["metadata"]["labels"].items()
+    assert endpoint == {
+        "port": service["spec"]["ports"][0]["name"],
+        "path": "/metrics",
+        "interval": "15s",
+    }
+    rules = objects["PrometheusRule"]
+    assert rules["metadata"]["labels"]["release"] == "kps"
+    assert rules["spec"] == yaml.safe_load(RULES.read_text())
+
+
+def test_helm_test_checks_as_the_gateway_would(tmp_path: Path) -> None:
+    objects = rendered("--set", "extraEnv[0].name=A", "--set", "extraEnv[0].value=b")
+    pod = objects["Pod"]
+    (check,) = pod["spec"]["containers"]
+    (gateway,) = objects["StatefulSet"]["spec"]["template"]["spec"]["containers"]
+
+    assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    assert check["args"] == ["check", "--config", "/etc/pgsluice/pgsluice.toml"]
+    assert check["image"] == gateway["image"]
+    assert [one for one in gateway["env"] if one in check["env"]] == check["env"]
+    assert [one for one in gateway["volumeMounts"] if one["name"] != "spool"] == check[
+        "volumeMounts"
+    ]
+
+
+def test_other_settings_replace_the_pods_and_other_definitions_do_not() -> None:
+    def annotations(*arguments: str) -> dict[str, str]:
+        stateful = rendered(*arguments)["StatefulSet"]
+        found: dict[str, str] = stateful["spec"]["template"]["metadata"]["annotations"]
+        return found
+
+    assert annotations() == annotations("--set", "definitions=-- none")
+    assert annotations() != annotations("--set", "settings=[source]")
+
+
+def test_every_value_is_in_the_schema_and_documented() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())["properties"]
+    table = re.findall(r"`([\w.]+)`", _table_of_values())
+
+    assert schema.keys() - {"global", "enabled"} == values.keys()
+    assert {name.partition(".")[0] for name in table} == values.keys()
+    for name, described in schema.items():
+        nested = described.get("properties")
+        if nested is not None:
+            assert nested.keys() == values[name].keys()
+            assert {f"{name}.{one}" for one in nested} <= set(table)
+
+
+def _table_of_values() -> str:
+    lines = (CHART / "README.md").read_text().splitlines()
+    return "\n".join(line.split("|")[1] for line in lines if line.startswith("| `"))
 
 
 def test_the_chart_s_text_says_what_the_base_says() -> None:
@@ -138,15 +233,17 @@ def test_the_chart_s_text_says_what_the_base_says() -> None:
 
     extra = fixed - expected
     # Keys of what only values add.
-    assert {line.rstrip(":") for line in extra} == {
-        "imagePullSecrets", "nodeSelector", "tolerations", "topologySpreadConstraints",
+    assert {line.rstrip(":") for line in extra if not line.startswith("#")} == {
+        "nodeSelector", "tolerations", "topologySpreadConstraints", "initContainers", "envFrom",
     }  # fmt: skip
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     spec = yaml.safe_load(manifest)["spec"]
     pod = spec["template"]["spec"]
     (container,) = pod["containers"]
     (claim,) = spec["volumeClaimTemplates"]
-    assert values["replicas"] == spec["replicas"]
+    assert values["replicaCount"] == spec["replicas"]
+    assert values["podSecurityContext"] == pod["securityContext"]
+    assert values["securityContext"] == container["securityContext"]
     assert values["terminationGracePeriodSeconds"] == pod["terminationGracePeriodSeconds"]
     assert values["podAnnotations"] == spec["template"]["metadata"]["annotations"]
     assert values["resources"] == container["resources"]
@@ -165,7 +262,8 @@ def test_the_chart_is_of_this_release_and_has_the_files_of_the_base() -> None:
     assert kustomization["images"][0]["newTag"] == chart["appVersion"]
     for name in ("pgsluice.toml", "replication.sql"):
         assert (CHART / "files" / name).read_text() == (BASE / name).read_text()
+    assert (CHART / "files" / RULES.name).read_text() == RULES.read_text()
 
 
 def _templates() -> str:
-    return "".join(path.read_text() for path in (CHART / "templates").iterdir())
+    return "".join(path.read_text() for path in (CHART / "templates").rglob("*.*"))
