@@ -6,6 +6,7 @@ transaction that commits the tables' new states, so neither can be lost.
 
 from __future__ import annotations
 
+import sys
 import time
 import uuid
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from gateway.core.display import say
 from gateway.core.errors import ConfigError, SlotError, TransientError
 from gateway.core.watermark import CopyRequest, CopyState, Watermark
 from gateway.definitions.changes import key_of_copy
-from gateway.definitions.model import Plan, TableCopy
+from gateway.definitions.model import HeldTable, Plan, TableCopy
 from gateway.definitions.requests import concerned, refusal
 from gateway.monitor.remedies import remedy_of
 from gateway.runtime.planning.plan import read_definitions, read_plan
@@ -63,6 +64,9 @@ def copy(
         cancel: Whether to cancel earlier requests.
         wait: Whether to wait for the copy, or only until the gateway has accepted the request.
         timeout_s: Timeout in seconds.
+
+    Returns:
+        The exit code: 0, or 1 if the table is held in some of the subscriptions.
 
     Raises:
         ConfigError: the table does not exist, or cannot be copied.
@@ -117,8 +121,16 @@ def copy(
                 f"not done after {timeout_s:.0f} s", hint=f"the gateway goes on; {_STATUS}"
             ),
         )
-    print("cancelled" if cancel else "copied" if wait else f"copies requested; {_STATUS}")
-    return 0
+    say("cancelled" if cancel else "copied" if wait else f"copies requested; {_STATUS}")
+    left_out = [] if cancel else _held(plan, request)
+    for held in left_out:
+        say(
+            f"not for subscription {held.subscription}, where the table is held: {held.reason}",
+            to=sys.stderr,
+        )
+        hint = remedy_of(held.cause, held.reason, f"{held.schema}.{held.table}")
+        say(f"hint: {hint}", to=sys.stderr)
+    return 1 if left_out else 0
 
 
 def _table(plan: Plan, known: Watermark, name: str) -> tuple[str, str]:
@@ -192,16 +204,23 @@ def _requested(plan: Plan, waiting: Sequence[CopyRequest]) -> set[tuple[str, str
     return found
 
 
+def _held(plan: Plan, request: CopyRequest) -> list[HeldTable]:
+    """Return the subscriptions' tables of a request that cannot be published as they are."""
+    return [
+        held
+        for held in plan.held
+        if (held.schema, held.table) == (request.schema, request.table)
+        and request.subscription in (None, held.subscription)
+    ]
+
+
 def _refused(plan: Plan, request: CopyRequest) -> ConfigError:
     name = f"{request.schema}.{request.table}"
-    for held in plan.held:
-        if (held.schema, held.table) == (request.schema, request.table) and (
-            request.subscription in (None, held.subscription)
-        ):
-            return ConfigError(
-                f"table {name} cannot be published as it is: {held.reason}",
-                hint=remedy_of(held.cause, held.reason, name),
-            )
+    for held in _held(plan, request):
+        return ConfigError(
+            f"table {name} cannot be published as it is: {held.reason}",
+            hint=remedy_of(held.cause, held.reason, name),
+        )
     for schema, table, reason in plan.missing:
         if (schema, table) == (request.schema, request.table):
             return ConfigError(f"table {name} does not exist: {reason}")

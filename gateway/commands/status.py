@@ -252,7 +252,8 @@ def _lines(status: Status) -> Iterator[str]:
         urgent = "to do" if problem.severity is Severity.ACT else "for now"
         yield f"{urgent}: {problem.message}"
         if problem.hint is not None:
-            yield f"  -> {problem.hint}"
+            # A hint can have statements, each in a line of its own.
+            yield from (f"  -> {line}" for line in problem.hint.splitlines())
 
 
 def _reader(slot: SlotStatus) -> str:

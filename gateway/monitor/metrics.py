@@ -287,8 +287,7 @@ def _of_rows(figures: Figures, tables: Sequence[tuple[str, str]]) -> Iterator[Me
         ),
         (
             "moving_seconds",
-            "Seconds since when rows enter or leave because another table has changed; 0 if none "
-            "do.",
+            "For how many seconds rows have entered or left with another table; 0 if none do.",
             {of: max(0.0, now - (each.since or now)) for of, each in moving.items()},
         ),
     ):

@@ -167,9 +167,14 @@ def _problems(problems: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield f'<p>{left:,} more: <a href="?attention=1">tables that need attention</a></p>'
 
 
+def _paragraphs(hint: str) -> str:
+    """Return a hint with its statements, each of which has a line of its own."""
+    return "".join(f"<p>{escape(line)}</p>" for line in hint.split("\n") if line)
+
+
 def _problem(problem: Mapping[str, Any]) -> str:
     act = problem["severity"] == "act"
-    hint = f"<p>{escape(problem['hint'])}</p>" if problem["hint"] else ""
+    hint = _paragraphs(problem["hint"] or "")
     kind, what = ("urgent", "to do") if act else ("", "for now")
     return f'<li class="{kind}"><strong>{what}:</strong> {escape(problem["message"])}{hint}</li>'
 
@@ -275,5 +280,4 @@ def _entry(entry: Mapping[str, Any]) -> str:
     when = time.strftime("%H:%M:%S UTC", time.gmtime(entry["at"]))
     shown = " ".join(f"{escape(k)}={escape(v)}" for k, v in fields.items())
     text = f"{when} <strong>{escape(entry['message'])}</strong> <small>{shown}</small>"
-    hint_html = f"<p>{escape(hint)}</p>" if hint else ""
-    return f'<li class="{kind}">{text}{hint_html}</li>'
+    return f'<li class="{kind}">{text}{_paragraphs(hint)}</li>'

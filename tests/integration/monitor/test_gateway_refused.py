@@ -64,6 +64,7 @@ def test_refused_definitions_are_told_everywhere_until_an_owner_has_run_the_sql(
 
             statements = s.cli("check", "--sql").out.splitlines()
             assert statements
+            assert {f"  -> {one}" for one in statements} <= set(status.out.splitlines())
             for statement in statements:
                 connection.execute(statement.encode())
             assert s.cli("reload").code == 0

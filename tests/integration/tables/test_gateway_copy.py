@@ -241,6 +241,12 @@ def test_a_held_table_is_resumed_when_its_cause_is_repaired(
         held = s.cli("resume", "t", "--subscription", f"{s.slot}_some")
         assert held.code == 1
         assert f"cannot be published as it is: {REASON}\nhint: let the replica identity" in held.err
+        others = s.cli("resume", "t")
+        assert others.code == 1
+        assert others.out == "copied\n"
+        assert (
+            f"not for subscription {s.slot}_some, where the table is held: {REASON}" in others.err
+        )
         connection.execute("UPDATE t SET b = 9 WHERE a < 100")
         connection.execute("ALTER TABLE t REPLICA IDENTITY FULL")
         ended = s.cli("resume", "t", "--subscription", f"{s.slot}_some")
@@ -248,5 +254,5 @@ def test_a_held_table_is_resumed_when_its_cause_is_repaired(
         assert process.terminate() == 0, process.log()
         s.run_to(current_lsn(connection))
 
-    assert beginnings(s) == 1
+    assert beginnings(s) == 2  # at the start, and by the resume for all
     assert_as_the_source(s)

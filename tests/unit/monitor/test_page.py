@@ -194,7 +194,7 @@ def test_the_page_is_not_green_while_there_is_something_to_do_or_it_is_too_far_b
 
 
 def test_problems_and_troubles_come_with_their_hints() -> None:
-    problem = {"severity": "act", "message": "it is lost", "hint": "raise it"}
+    problem = {"severity": "act", "message": "it is lost", "hint": "raise it:\nSELECT 1;"}
     trouble = {
         "at": 0,
         "level": "error",
@@ -205,7 +205,7 @@ def test_problems_and_troubles_come_with_their_hints() -> None:
 
     text = fragment(shown(problems=[problem], log=[trouble]), ())
 
-    assert "<strong>to do:</strong> it is lost<p>raise it</p>" in text
+    assert "<strong>to do:</strong> it is lost<p>raise it:</p><p>SELECT 1;</p>" in text
     assert "<strong>no room</strong> <small>error=full</small><p>make room</p>" in text
 
 
