@@ -14,19 +14,25 @@ import re
 import shlex
 from typing import Final
 
-__all__ = ["as_label", "as_word", "logger", "shown"]
+__all__ = ["as_label", "as_word", "lines_shown", "logger", "shown"]
 
 # C0 and C1, DEL; marks, embeddings, overrides and isolates of direction; line and paragraph
 # separators; the byte order mark; halves of surrogate pairs, which no encoding takes.
 _HIDDEN: Final = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
+_OWN_LINES: Final = re.compile(r"(?![\n\t])" + _HIDDEN.pattern)
 _SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def shown(text: object) -> str:
     """Return `text` for one line, without a character that acts instead of being seen."""
     return _HIDDEN.sub(_escaped, str(text))
+
+
+def lines_shown(text: object) -> str:
+    """Return text of several lines likewise; its own line feeds and tabs stay."""
+    return _OWN_LINES.sub(_escaped, str(text))
 
 
 def as_label(text: str) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from spark_consumer.display import shown
+from spark_consumer.display import lines_shown, shown
 
 __all__ = [
     "COPY_AGAIN",
@@ -54,7 +54,11 @@ class FatalConsumerError(ConsumerError):
 
 
 class SettingsError(FatalConsumerError):
-    """The settings cannot work."""
+    """The settings cannot work; the message has a line for each that is wrong."""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.message = lines_shown(message)
 
 
 class ContractError(FatalConsumerError):

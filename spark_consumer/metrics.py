@@ -13,6 +13,7 @@ from spark_consumer.bounded_http import BoundedServer, answering
 from spark_consumer.cut_times import CutTimes, OnCut, Step
 from spark_consumer.display import as_label, shown
 from spark_consumer.errors import SettingsError
+from spark_consumer.names import source_name
 from spark_consumer.progress import Progress
 
 __all__ = ["PHASES", "Figures", "Pulse", "exposition", "health", "readiness", "serve"]
@@ -230,12 +231,14 @@ def exposition(subscriptions: dict[str, Figures]) -> str:
                 lines.append(f'{_full(name)}{{subscription="{as_label(subscription)}"}} {value}')
     waited = _full("table_lag_seconds")
     lines += [
-        f"# HELP {waited} Seconds since the source committed the oldest change that it lacks.",
+        f"# HELP {waited} Seconds since the source committed the oldest change that a table lacks.",
         f"# TYPE {waited} gauge",
     ]
     for subscription, figures in subscriptions.items():
         for table, since in figures.tables.items():
-            labels = f'subscription="{as_label(subscription)}",table="{as_label(table)}"'
+            labels = (
+                f'subscription="{as_label(subscription)}",table="{as_label(source_name(table))}"'
+            )
             lines.append(f"{waited}{{{labels}}} {round(_age(since), 3)}")
     spent = _full("phase_seconds_total")
     lines += [

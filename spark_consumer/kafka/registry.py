@@ -17,6 +17,7 @@ from spark_consumer.spark.failures import TableTransientError
 __all__ = ["Registry", "Schemas"]
 
 _NOT_FOUND: Final = 404
+_NO_ACCESS: Final = (401, 403)
 _PASSING: Final = (408, 429)
 _MOST_CHARACTERS: Final = 32 * 1024 * 1024
 """Length of all cached schemas; parsed, they need up to 25 times as many bytes."""
@@ -109,6 +110,11 @@ class Registry:
             return TransientConsumerError(
                 f"the schema registry does not answer: {type(error).__name__}",
                 hint="check [registry] url",
+            )
+        if status in _NO_ACCESS:
+            return TransientConsumerError(
+                f"the schema registry refuses access: status {status}",
+                hint='check "basic.auth.user.info" in [registry], or how else it knows users',
             )
         return TransientConsumerError(
             f"the schema registry refused schema {schema_id}: status {status}"

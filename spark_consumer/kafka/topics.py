@@ -19,6 +19,12 @@ __all__ = ["TopicStates", "Topics", "topic_failure"]
 
 _TIMEOUT_S = 30.0
 _ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
+_REFUSED = (
+    KafkaError._AUTHENTICATION,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.UNSUPPORTED_SASL_MECHANISM,
+    KafkaError._SSL,
+)
 _NO_LEADER = (  # KafkaError.retriable() is false for them: it knows transactions only
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -44,6 +50,17 @@ class TopicStates(Protocol):
         """
 
 
+class _LastRefusal:
+    """Last error by which a broker has refused access; the client's ``error_cb``."""
+
+    def __init__(self) -> None:
+        self.error: KafkaError | None = None
+
+    def __call__(self, error: KafkaError) -> None:
+        if error.code() in _REFUSED:
+            self.error = error
+
+
 class Topics:
     """Source of topic descriptions: the broker.
 
@@ -53,11 +70,14 @@ class Topics:
     """
 
     def __init__(self, settings: ConsumerSettings) -> None:
+        self._errors = _LastRefusal()
         try:
-            self._client = AdminClient(with_tokens(admin_properties(settings)))
+            properties = with_tokens(admin_properties(settings))
         except TokenError as error:
             kind = TransientConsumerError if error.may_pass else FatalConsumerError
             raise kind(f"no token for Kafka: {error.message}", hint=error.hint) from None
+        properties["error_cb"] = self._errors
+        self._client = AdminClient(properties)
 
     def describe(self, names: Iterable[str]) -> dict[str, TopicState]:
         """See `TopicStates.describe`."""
@@ -65,10 +85,22 @@ class Topics:
             found = self._topic_ids(sorted(set(names)))
             return self._with_offsets(found)
         except KafkaException as error:
-            raise TransientConsumerError(
-                f"the Kafka broker does not answer: {error.args[0].str()}",
-                hint='check "bootstrap.servers" and whether the broker is up',
-            ) from error
+            raise self._failure(error.args[0]) from error
+
+    def _failure(self, error: KafkaError) -> TransientConsumerError:
+        # The request itself only times out: the client tries to log in until then.
+        while self._client.poll(0):
+            pass
+        refused, self._errors.error = self._errors.error, None
+        if refused is not None:
+            return TransientConsumerError(
+                f"the Kafka broker refuses access: {refused.str()}",
+                hint="check the user, the password and the certificates in [kafka]",
+            )
+        return TransientConsumerError(
+            f"the Kafka broker does not answer: {error.str()}",
+            hint='check "bootstrap.servers" and whether the broker is up',
+        )
 
     def _topic_ids(self, names: list[str]) -> dict[str, tuple[str, list[int]]]:
         if not names:

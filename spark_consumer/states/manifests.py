@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from spark_consumer.errors import FatalConsumerError
 from spark_consumer.formats.commit_metadata import NO_VERSION, Version
 from spark_consumer.kafka.markers import Copy, Owner
-from spark_consumer.names import history_name, part
+from spark_consumer.names import history_name, part, source_name
 from spark_consumer.spark.files import Folder
 from spark_consumer.spark.local_folder import ReadableFolder
 
@@ -208,16 +208,16 @@ class Manifest:
 
     def _lacking(self) -> list[str]:
         copying = [
-            f"table {table}: its copy is {state}"
+            f"table {source_name(table)}: its copy is {state}"
             for table, state in sorted(self.copies.items())
             if state != "ready"
         ]
         held = [
-            f"table {table} is held by the gateway: {reason}"
+            f"table {source_name(table)} is held by the gateway: {reason}"
             for table, reason in sorted(self.held_by_gateway.items())
         ]
         by_job = [
-            f"table {table} is held by the job: {hold.reason}"
+            f"table {source_name(table)} is held by the job: {hold.reason}"
             for table, hold in sorted(self.held_by_job.items())
         ]
         return [*copying, *held, *by_job, *self._held_histories()]
@@ -225,7 +225,7 @@ class Manifest:
     def _held_histories(self) -> list[str]:
         # Nothing waits for tables that are no longer published.
         return [
-            f"history of table {table} is held: {history.held.reason}"
+            f"history of table {source_name(table)} is held: {history.held.reason}"
             for table, history in sorted(self.histories.items())
             if history.held is not None and (not self.copies or table in self.copies)
         ]

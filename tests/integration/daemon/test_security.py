@@ -22,6 +22,7 @@ from gateway.sink.topics.topics import (
 )
 from pgsluice_client import Reader, ReadError, Row, Transaction
 from schemas.settings.tables import ConsumerTable
+from spark_consumer.errors import TransientConsumerError
 from spark_consumer.kafka.topics import Topics
 from spark_consumer.settings import with_connections
 from tests.support.backends.secured import (
@@ -260,6 +261,18 @@ def test_a_wrong_password_of_kafka_ends_commands_and_readers_at_once(
         errors.append(shown.result().err)
 
     assert all("SASL authentication error" in text and "wr0ng" not in text for text in errors)
+
+
+def test_a_wrong_password_of_kafka_is_what_the_spark_job_says(secured: Secured) -> None:
+    kafka = {**secured.kafka_properties(GATEWAY), "sasl.password": "wr0ng"}
+    topics = Topics(with_connections(ConsumerTable(), kafka, {"url": "http://x"}))
+
+    with pytest.raises(TransientConsumerError) as caught:
+        topics.describe(["s.public.t1"])
+
+    assert "refuses access" in caught.value.message
+    assert "SASL authentication error" in caught.value.message
+    assert "wr0ng" not in str(caught.value)
 
 
 def test_a_topic_that_may_not_be_written_is_named_also_when_others_were_produced_behind_it(

@@ -19,6 +19,7 @@ from gateway.core.display import as_html, lines_shown, shown
 from gateway.core.lsn import Lsn
 from gateway.monitor.status import Status, TableStatus
 from gateway.observe import event, set_up_logging
+from spark_consumer.display import lines_shown as job_lines_shown
 from spark_consumer.display import shown as job_shown
 from spark_consumer.errors import COPY_AGAIN, TableError
 from spark_consumer.formats.delta.format import DeltaFormat
@@ -110,6 +111,7 @@ def test_the_spark_job_shows_what_the_gateway_shows() -> None:
     everything = "".join(map(chr, range(0x3000))) + "\ud800\ufeff😀"
 
     assert job_shown(everything) == shown(everything)
+    assert job_lines_shown(everything) == lines_shown(everything)
 
 
 def test_no_log_line_and_no_error_of_the_spark_job_has_a_character_that_acts(

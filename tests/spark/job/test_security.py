@@ -86,5 +86,5 @@ def test_the_documented_rights_are_enough_for_the_job(
         checkpoint=str(tmp_path / "another"),
         warehouse=str(tmp_path / "elsewhere"),
     )
-    with pytest.raises(TransientConsumerError, match=r"status 401"):
+    with pytest.raises(TransientConsumerError, match=r"refuses access: status 401"):
         run(locked_out, spark, stopping=threading.Event())

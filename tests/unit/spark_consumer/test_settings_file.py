@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_consumer.errors import SettingsError
 from spark_consumer.settings_file import load_settings
 
 FILE = """
@@ -59,3 +60,17 @@ def test_what_the_file_does_not_say_is_as_declared(file: Path) -> None:
     assert load_settings(file, {"PGSLUICE_CONSUMER__SHUTDOWN_TIMEOUT_S": "3"}) == replace(
         load_settings(file, {}), shutdown_timeout_s=3.0
     )
+
+
+def test_all_wrong_settings_are_named_each_in_a_line_of_its_own(file: Path) -> None:
+    file.write_text(FILE.replace("max_batch_records = 500", "max_batch_records = 0\nview = 1"))
+
+    with pytest.raises(SettingsError) as caught:
+        load_settings(file, {})
+
+    first, *each = str(caught.value).splitlines()
+    assert first == "2 settings are wrong:"
+    assert [line.split(":")[0] for line in each] == [
+        "  consumer.max_batch_records",
+        "  consumer.view",
+    ]

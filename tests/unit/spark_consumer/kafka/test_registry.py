@@ -70,3 +70,12 @@ def test_a_registry_that_fails_for_all_schemas_is_waited_for(answer: tuple[int, 
 
     assert isinstance(error, TransientConsumerError)
     assert every_table(error) is error
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_registry_that_knows_no_such_user_is_said_to_refuse_access(status: int) -> None:
+    error = _asked({1: GOOD, 2: (status, b"{}"), -1: (status, b"{}")})
+
+    assert isinstance(error, TransientConsumerError)
+    assert error.message == f"the schema registry refuses access: status {status}"
+    assert error.hint is not None and "basic.auth.user.info" in error.hint

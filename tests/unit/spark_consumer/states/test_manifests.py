@@ -33,6 +33,12 @@ def test_a_table_that_is_not_published_any_more_stays_and_keeps_nothing_waiting(
     assert not after.has_held_tables
 
 
+def test_what_is_missing_is_named_as_in_the_source() -> None:
+    held = BEFORE.after([Copy(6, "public.Order-x0020-lines", "held", "no key")])
+
+    assert held.missing() == ["table public.Order lines is held by the gateway: no key"]
+
+
 def test_a_held_table_is_incomplete_with_its_reason_until_it_is_copied() -> None:
     held = BEFORE.after([Copy(6, "public.t", "held", "no replica identity")])
 
