@@ -45,4 +45,6 @@ def answer(
             raise KafkaException(refused)
         if passed_s >= timeout_s:
             raise TimeoutError
-    return request.result()
+    answered = request.result()
+    errors.clear()  # a refusal from before is not why a later request gets no answer
+    return answered
