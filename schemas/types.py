@@ -24,6 +24,7 @@ __all__ = [
     "NESTED",
     "PARTS",
     "TYPES",
+    "VARIANTS",
     "ColumnType",
     "job_logical_type",
     "of_column",
@@ -60,6 +61,7 @@ class ColumnType:
         items: Avro type of the items of an array that are the same for all columns; else empty.
         bounds: Names of the types of ranges' bounds, by the name of the range.
         ranges: Names of the types of multiranges' ranges, by the name of the multirange.
+        variant: Whether the Spark job's column can be VARIANT.
         key: Name of the canonical form of a key column.
         debezium: Names of the semantic types that stand for it in Debezium's records, in
             microseconds, and for Connect's times.
@@ -84,6 +86,7 @@ class ColumnType:
     items: str = ""
     bounds: Mapping[str, str] = field(default_factory=dict)
     ranges: Mapping[str, str] = field(default_factory=dict)
+    variant: bool = False
     key: str = "text"
     debezium: tuple[str, ...] = ()
     semantic: str = ""
@@ -149,6 +152,9 @@ PARTS: Final = {
 }
 """OID and name of the type of the bounds or ranges, by the OID of a range or a multirange."""
 
+VARIANTS: Final = frozenset(name for entry in TYPES if entry.variant for name in entry.names)
+"""Names of types whose columns the Spark job can store as VARIANT."""
+
 NESTED: Final = frozenset(entry.choice for entry in TYPES if entry.nested)
 """Choices of types that are text in keys in any case."""
 
@@ -173,7 +179,8 @@ _NAMED: Final = {
     for name in (*entry.names, *entry.extension)
 }
 _OF_EXTENSIONS: Final = [(name, entry) for entry in TYPES for name in entry.extension]
-_OF_SPARK: Final = {entry.spark: entry for entry in (*reversed(TYPES), ARRAY, _OTHER)}
+_VARIANT: Final = ColumnType(conversion="variant", avro="string", spark="variant", variant=True)
+_OF_SPARK: Final = {entry.spark: entry for entry in (*reversed(TYPES), ARRAY, _OTHER, _VARIANT)}
 
 _FIELD: Final = "(?:year|month|day|hour|minute|second)"
 _MODIFIERS: Final = re.compile(rf"\([^)]*\)| {_FIELD}(?: to {_FIELD})?(?=[(\[]|$)")

@@ -16,6 +16,7 @@ from spark_consumer.display import lines_shown, shown
 
 __all__ = [
     "COPY_AGAIN",
+    "NO_VARIANT",
     "ConsumerError",
     "ContractError",
     "FatalConsumerError",
@@ -26,6 +27,9 @@ __all__ = [
 
 COPY_AGAIN: Final = "copy the table again"
 """In a hint about one table; where the table's name is known, the command follows it."""
+
+NO_VARIANT: Final = "no VARIANT can have a value of the column"
+"""Text that a query of Spark fails with, before the column's Avro field."""
 
 
 class ConsumerError(Exception):

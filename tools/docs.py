@@ -210,7 +210,8 @@ def types_table() -> Iterator[str]:
         parameters = "(p,s)" if entry.decimal else ""
         avro = _code([entry.avro, *([entry.logical + parameters] if entry.logical else [])])
         default = f"`{entry.choice}`: {getattr(defaults, entry.choice)}" if entry.choice else ""
-        cells = [entry.label, avro, _code([entry.spark + parameters])]
+        spark = _code([entry.spark + parameters])
+        cells = [entry.label, avro, f"{spark} or `variant`" if entry.variant else spark]
         cells += [default, entry.lost, entry.note]
         yield f"| {' | '.join(cells)} |".replace("  ", " ")
 

@@ -22,6 +22,10 @@ Readers: TypeAlias = Literal["current", "widest"]
 """Readers that the tables are made for."""
 
 
+JsonMode: TypeAlias = Literal["text", "variant"]
+"""Type of the columns of the rebuilt tables that are json or jsonb in PostgreSQL."""
+
+
 def _tables(value: tuple[str, ...]) -> None:
     for name in value:
         if "." not in name:
@@ -99,6 +103,11 @@ class ConsumerTable:
     """`widest` makes tables without what some readers lack: deletion vectors, column mapping and
     type widening of Delta, Iceberg's format version 3; [spark.md](spark.md#readers) has the cost.
     Tables keep what they have already."""
+
+    json: JsonMode = "text"
+    """`variant` makes columns of json and jsonb VARIANT in the rebuilt tables; see
+    [spark.md](spark.md#json-as-variant) for what that loses and who reads it. Tables that exist
+    need a copy after a change."""
 
     views: tuple[ViewEngine, ...] = ()
     """Engines (`spark`, `duckdb`) for which each cut replaces a file of SQL, with views that show

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from schemas.settings.tables import TableFormatName
+from spark_consumer.errors import SettingsError
 from spark_consumer.formats.catalog import Catalog
 from spark_consumer.formats.commit_metadata import Commit, Version
 from spark_consumer.formats.delta.format import DeltaFormat
@@ -64,9 +65,16 @@ def open_format(spark: SparkSession, settings: ConsumerSettings, subscription: s
     """Return the format of a subscription's tables.
 
     Raises:
-        SettingsError: the session cannot use it; says what is missing.
+        SettingsError: the session cannot use it, and the message says what is missing; or two
+            settings exclude each other.
         TransientConsumerError: the catalog does not answer.
     """
+    if settings.json == "variant" and settings.readers == "widest":
+        raise SettingsError(
+            'consumer.json = "variant" makes tables that few readers have, and consumer.readers ='
+            ' "widest" asks for the opposite',
+            hint='set json = "text", or readers = "current"',
+        )
     catalog = Catalog.of(settings, subscription)
     if settings.format_of(subscription) == "iceberg":
         return IcebergFormat.checked(spark, settings.warehouse, settings.readers, catalog)

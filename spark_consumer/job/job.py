@@ -98,7 +98,7 @@ def _signals() -> Iterator[threading.Event]:
 
 
 def _run(settings: ConsumerSettings, spark: SparkSession, stopping: threading.Event) -> int:
-    with closing(Registry(settings.registry_url, settings.registry)) as schemas:
+    with closing(Registry(settings.registry_url, settings.registry, settings.json)) as schemas:
         return _with_registry(settings, spark, schemas, stopping)
 
 

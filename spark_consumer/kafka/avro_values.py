@@ -1,7 +1,8 @@
 """Avro decoded in the JVM: records of rows and keys, with values as tables store them.
 
 Most are what Spark makes of Avro. A time of day is a number to Spark, and text in a table; an
-instant in Debezium's records is text, and an instant in a table. A record in a row may be NULL as a
+instant in Debezium's records is text, and an instant in a table. A json is text, and may be VARIANT
+in a table. A record in a row may be NULL as a
 whole, and Delta then wants the same of each of its fields.
 """
 
@@ -17,7 +18,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
 from spark_consumer.kafka.layout import row_record
+from spark_consumer.kafka.schema_contract import VARIANT
 from spark_consumer.values.conversions import clock_sql, zoned_sql
+from spark_consumer.values.variants import variant_sql
 
 __all__ = ["AVRO_OPTIONS", "decode"]
 
@@ -77,7 +80,7 @@ def _stored_record(record: Mapping[str, Any], value: str) -> str | None:
     expression before it twice.
     """
     decoded = {f["name"]: f"{value}.`{f['name']}`" for f in record["fields"]}
-    stored = {f["name"]: _stored(f["type"], decoded[f["name"]]) for f in record["fields"]}
+    stored = {f["name"]: _stored_field(f, decoded[f["name"]]) for f in record["fields"]}
     return None if stored == decoded else _struct(value, stored)
 
 
@@ -86,10 +89,23 @@ def _struct(value: str, fields: Mapping[str, str]) -> str:
     return f"IF({value} IS NULL, NULL, named_struct({made}))"
 
 
+def _stored_field(field: Mapping[str, Any], value: str) -> str:
+    """Return the SQL of a decoded column as tables store it."""
+    kind = _not_null(field["type"])
+    if isinstance(kind, dict) and kind.get("logicalType") == VARIANT:
+        return variant_sql(value, field["name"])
+    return _stored(kind, value)
+
+
+def _not_null(kind: object) -> object:
+    if isinstance(kind, list):
+        return next((one for one in kind if one != "null"), "null")
+    return kind
+
+
 def _stored(kind: object, value: str) -> str:
     """Return the SQL of a decoded value as tables store it."""
-    if isinstance(kind, list):
-        kind = next((one for one in kind if one != "null"), "null")
+    kind = _not_null(kind)
     logical = kind.get("logicalType") if isinstance(kind, dict) else None
     if logical in _STORED:
         return _STORED[logical](value)

@@ -10,6 +10,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from schemas.registry_trust import without_unused_authorities
+from schemas.settings.consumer import JsonMode
 from spark_consumer.errors import ConsumerError, ContractError, TransientConsumerError
 from spark_consumer.kafka.schema_contract import parsed_schema
 from spark_consumer.spark.failures import TableTransientError
@@ -45,9 +46,15 @@ class Registry:
 
     The schema of an ID never changes, so it is cached; the cache is cleared when it gets too
     large. Refused schemas are not cached: once corrected, the job continues.
+
+    Args:
+        url: Base URL.
+        options: Further properties of confluent-kafka's client.
+        json_mode: Type of tables' columns that are json or jsonb in PostgreSQL.
     """
 
-    def __init__(self, url: str, options: Mapping[str, str]) -> None:
+    def __init__(self, url: str, options: Mapping[str, str], json_mode: JsonMode = "text") -> None:
+        self._json_mode = json_mode
         self._properties = without_unused_authorities({"url": url, **options})
         self._client = SchemaRegistryClient(self._properties)
         self._known: dict[int, dict[str, Any]] = {}
@@ -81,7 +88,7 @@ class Registry:
                 raise _broken(schema_id, "its answer is no schema")
             if found.schema_type != "AVRO":
                 raise _broken(schema_id, "it is not Avro")
-            parsed = parsed_schema(schema_id, found.schema_str)
+            parsed = parsed_schema(schema_id, found.schema_str, self._json_mode)
             return parsed, len(found.schema_str) + _OVERHEAD
         finally:
             # The client would keep its own copy, of what is refused as well.

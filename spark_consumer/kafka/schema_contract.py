@@ -4,9 +4,9 @@ Avro allocates the memory that a record claims to need. Claims that a schema all
 here: no type inside itself, no maps but of texts, no large fixed types, and no arrays of items that
 take no bytes. Claims of a single value are bounded by `spark_consumer.spark.session.AVRO_LIMITS`.
 
-Only properties that a gateway writes are kept: with others Avro's and Spark's readers
-can be made to read a value as another type, or by another class. Debezium's semantic types become
-the logicalTypes that mean the same.
+Only properties that a gateway writes are kept: with others Avro's and Spark's readers can be made
+to read a value as another type, or by another class. Debezium's semantic types become the
+logicalTypes that mean the same, and columns that tables store as VARIANT get one of the job's own.
 """
 
 from __future__ import annotations
@@ -16,10 +16,14 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from schemas.types import job_logical_type
+from schemas.settings.consumer import JsonMode
+from schemas.types import VARIANTS, job_logical_type
 from spark_consumer.errors import ContractError
 
-__all__ = ["parsed_schema"]
+__all__ = ["VARIANT", "parsed_schema"]
+
+VARIANT: Final = "variant"
+"""logicalType of a text that is stored as VARIANT; no schema in a registry has it."""
 
 _LONGEST: Final = 4 * 1024 * 1024
 _DEEPEST: Final = 10
@@ -49,8 +53,13 @@ _OF_A_COLUMN: Final[Mapping[str, type]] = {
 _HINT: Final = "who may write to the schema registry, and is [registry] url the gateway's?"
 
 
-def parsed_schema(schema_id: int, text: str) -> dict[str, Any]:
+def parsed_schema(schema_id: int, text: str, json_mode: JsonMode = "text") -> dict[str, Any]:
     """Read a schema that is a record, as key, value and marker are.
+
+    Args:
+        schema_id: ID of the schema, for messages.
+        text: The schema as JSON.
+        json_mode: Type of tables' columns that are json or jsonb in PostgreSQL.
 
     Raises:
         ContractError: it is not one that a gateway writes; the message says why.
@@ -69,7 +78,27 @@ def parsed_schema(schema_id: int, text: str) -> dict[str, Any]:
     if not isinstance(identity, list) or not all(isinstance(name, str) for name in identity):
         raise _refused(schema_id, "pg_identity is no list of texts")
     _Checker(schema_id).check(schema, "", ())
-    return {key: _plain(key, value) for key, value in schema.items() if key in _KEPT}
+    plain = {key: _plain(key, value) for key, value in schema.items() if key in _KEPT}
+    return _with_variants(plain) if json_mode == "variant" else plain
+
+
+def _with_variants(part: Any) -> Any:
+    """Return a part of a schema in which the texts of json columns have the logicalType variant."""
+    if isinstance(part, list):
+        return [_with_variants(one) for one in part]
+    if not isinstance(part, dict):
+        return part
+    kind = part.get("pg_base_type", part.get("pg_type"))
+    if kind in VARIANTS and part.get("type") is not None:
+        return {**part, "type": _as_variant(part["type"])}
+    return {key: _with_variants(value) for key, value in part.items()}
+
+
+def _as_variant(kind: Any) -> Any:
+    if isinstance(kind, list):
+        return [_as_variant(one) for one in kind]
+    plain = kind.get("type") if isinstance(kind, dict) else kind
+    return {"type": "string", "logicalType": VARIANT} if plain == "string" else kind
 
 
 def _plain(key: str, value: Any) -> Any:
@@ -79,7 +108,11 @@ def _plain(key: str, value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(key, one) for one in value]
     if isinstance(value, dict):
-        kept = {inner: _plain(inner, one) for inner, one in value.items() if inner in _KEPT}
+        kept = {
+            inner: _plain(inner, one)
+            for inner, one in value.items()
+            if inner in _KEPT and (inner, one) != ("logicalType", VARIANT)
+        }
         logical = job_logical_type(value)
         return kept if logical is None else {**kept, "logicalType": logical}
     return value

@@ -9,6 +9,7 @@ its subscription, which is held.
 
 from __future__ import annotations
 
+import re
 import traceback
 from pathlib import Path
 from typing import Any, Final
@@ -20,9 +21,11 @@ from pyspark.errors import PySparkException
 
 from spark_consumer.errors import (
     COPY_AGAIN,
+    NO_VARIANT,
     ConsumerError,
     ContractError,
     FatalConsumerError,
+    TableError,
     TransientConsumerError,
 )
 
@@ -50,6 +53,7 @@ _PASSING: Final = (
 _PASSING_TEXT: Final = ("Connection refused", "leader epoch", "Failed to create new KafkaAdmin")
 _NO_RECORD: Final = ("MALFORMED_RECORD_IN_PARSING", "MALFORMED_AVRO", "org.apache.avro.")
 """Texts in Spark's errors for a record that does not match its schema."""
+_NO_VARIANT: Final = re.compile(rf"{NO_VARIANT} [A-Za-z0-9_]+")
 _NO_MEMORY: Final = "java.lang.OutOfMemoryError"
 _LONGEST: Final = 300
 
@@ -92,12 +96,19 @@ def as_error(label: str, error: Exception) -> ConsumerError:
         error: Any exception from work on the table.
 
     Returns:
-        A ConsumerError unchanged; ContractError for a record that cannot be decoded;
-        `SparkFailedError` for other errors of Spark; FatalConsumerError for everything else.
+        A ConsumerError unchanged; ContractError for a record that cannot be decoded; TableError for
+        a value that no VARIANT can have; `SparkFailedError` for other errors of Spark;
+        FatalConsumerError for everything else.
     """
     if isinstance(error, ConsumerError):
         return error
     if isinstance(error, PySparkException | Py4JError):
+        if (refused := _NO_VARIANT.search(str(error))) is not None:
+            return TableError(
+                f"{label}: {refused[0]}",
+                hint="change or remove the value and "
+                f'{COPY_AGAIN}, or let consumer.json be "text"; docs/spark.md says which they are',
+            )
         if any(text in str(error) for text in _NO_RECORD):
             return ContractError(
                 f"{label}: a record is not what its Avro schema says",

@@ -27,6 +27,7 @@ from schemas.interval_text import interval_parts
 from schemas.range_text import multirange_ranges, range_bounds
 from schemas.types import TYPES, of_spark
 from schemas.vector_text import sparsevec_parts, vector_items
+from spark_consumer.values.variants import variant_text_sql
 
 __all__ = [
     "CONVERSIONS",
@@ -190,6 +191,10 @@ def _bytea_literal(text: str, kind: DataType) -> Expr:
     if (found := _IS_BYTES.fullmatch(text)) is None:
         raise ValueError("not a bytea")
     return F.lit(bytearray.fromhex(found[1])).cast(kind)
+
+
+def _variant_literal(text: str, kind: DataType) -> Expr:
+    return F.parse_json(F.lit(text))
 
 
 def _array_literal(item: Conversion, text: str, kind: DataType) -> Expr:
@@ -445,6 +450,7 @@ CONVERSIONS: Final[Mapping[str, Conversion]] = {
     "hstore": Conversion(_hstore_literal, _hstore_text),
     "vector": Conversion(_vector_literal, partial(vector_text, _as_string)),
     "sparsevec": Conversion(_sparsevec_literal, partial(sparsevec_text, _as_string)),
+    "variant": Conversion(_variant_literal, variant_text_sql),
     "text": Conversion(_cast, _as_string),
 }
 """Conversions by name in schemas/types.toml, without those of arrays, ranges and multiranges.

@@ -11,6 +11,7 @@ from typing import Final
 
 from schemas.types import of_spark
 from spark_consumer.errors import TableError
+from spark_consumer.values.variants import variant_text_sql
 
 __all__ = ["KEY_FORMS", "canonical"]
 
@@ -38,10 +39,12 @@ def canonical(sql: str, spark_type: str, pg_type: str, *, key: bool) -> str:
         return _pairs(sql)
     if spark_type.startswith("array<map<"):
         return f"transform({sql}, one -> {_pairs('one')})"
-    if spark_type != "string":
+    if spark_type == "variant" and not key:
+        return variant_text_sql(sql)
+    if spark_type not in ("string", "variant"):
         return sql
     key_kind = of_spark(spark_type, pg_type).key
-    if key_kind in KEY_FORMS:
+    if spark_type == "string" and key_kind in KEY_FORMS:
         return KEY_FORMS[key_kind](sql)
     if key:
         raise TableError(

@@ -168,7 +168,7 @@ def _compare(
 
     deadline = time.monotonic() + timeout_s
     subscription = chosen.subscription
-    with closing(Registry(wanted.registry_url, wanted.registry)) as schemas:
+    with closing(Registry(wanted.registry_url, wanted.registry, wanted.json)) as schemas:
         rebuilt = RebuiltTables(wanted, spark, subscription, schemas, deadline)
         if native is None:
             with (

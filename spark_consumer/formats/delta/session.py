@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from spark_consumer.values.variants import VARIANT_SETTINGS
+
 __all__ = ["APPLICATION", "ATTEMPTS", "METADATA", "SESSION_SETTINGS"]
 
 SESSION_SETTINGS: Final = {
+    **VARIANT_SETTINGS,
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
     # The source of a MERGE is the same whenever it is computed: records do not change.
     "spark.databricks.delta.merge.materializeSource": "none",

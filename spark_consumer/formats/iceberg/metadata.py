@@ -107,7 +107,9 @@ class Metadata:
 
     def create(self, metadata: Any) -> None:
         """Create the table with metadata that are those of another one, but for the folder."""
-        made = self._pointer.creation(metadata.schema(), {})
+        # Iceberg checks the types of the columns against the version, which is 2 by default.
+        properties = {"format-version": str(metadata.formatVersion())}
+        made = self._pointer.creation(metadata.schema(), properties)
         made.underlyingOps().commit(None, metadata)
 
     def schema(self, fields: Sequence[StructField]) -> Any:

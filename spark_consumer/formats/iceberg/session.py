@@ -8,10 +8,12 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from spark_consumer.spark.tuning import setting
+from spark_consumer.values.variants import VARIANT_SETTINGS
 
 __all__ = ["SESSION_SETTINGS", "catalog_of", "use_paths"]
 
 SESSION_SETTINGS: Final = {
+    **VARIANT_SETTINGS,
     "spark.sql.caseSensitive": "false",
     "spark.sql.session.timeZone": "UTC",
     # Otherwise a column called ${env:SECRET} is replaced by the driver's environment variable.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection
+from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ from spark_consumer.formats.iceberg.format import IcebergFormat
 from spark_consumer.formats.iceberg.session import catalog_of
 from spark_consumer.formats.protocol import TableFormat
 from tests.support.spark.direct import Direct
-from tests.support.spark.records import Col, StaticSchemas, TableTopic
+from tests.support.spark.records import Col, StaticSchemas, TableTopic, VariantSchemas
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -176,6 +177,40 @@ def test_a_reader_has_the_right_rows_or_refuses(
             read(path)
     else:
         assert read(path) == EXPECTED
+
+
+PARTS = {"metadata": b"\x01\x01\x00\x01a", "value": b"\x02\x01\x00\x00\x06\x20\x02\x96\x00\x00\x00"}
+"""The two parts of a VARIANT, here `{"a": 1.50}`. Source: Parquet's VariantEncoding.md."""
+
+OF_VARIANTS: dict[str, Any] = {
+    "deltalake, QueryBuilder": PARTS,
+    "deltalake, to_pyarrow_table": PARTS,
+    "DuckDB, delta_scan": {"a": Decimal("1.50")},
+    "DuckDB, iceberg_scan": {"a": Decimal("1.50")},
+}
+"""Values of readers of tables with VARIANT; all others refuse them."""
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_reader_has_variants_as_such_or_in_their_parts_or_refuses(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: TableFormatName
+) -> None:
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
+    columns = [ID, Col("b", "string", "jsonb", None, 2)]
+    topic = TableTopic(VariantSchemas(), "s.public.t", columns, ["id"])
+    table = Direct(spark, tmp_path, topic, opened(kind, "current"))
+    topic.truncate(0x90, 0, snapshot="first")
+    topic.change("r", 0x90, 0, after={"id": 1, "b": '{"a": 1.50}'})
+    topic.change("r", 0x90, 0, after={"id": 2, "b": None})
+    table.apply()
+
+    for reader in (name for one, name in READERS if one == kind):
+        read = READERS[kind, reader]
+        if reader in OF_VARIANTS:
+            assert read(table.path) == [(1, OF_VARIANTS[reader]), (2, None)]
+        else:
+            with pytest.raises(Exception, match=r"no variant set|TableMetadataWrapper"):
+                read(table.path)
 
 
 def test_tables_for_all_readers_have_no_features(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import struct
 import zlib
@@ -49,6 +50,15 @@ class StaticSchemas:
         if not 0 < schema_id <= len(self._schemas):
             raise ContractError(f"the schema registry has no schema with id {schema_id}")
         return self._schemas[schema_id - 1]
+
+
+class VariantSchemas(StaticSchemas):
+    """A registry in memory, as a job with json = "variant" reads it."""
+
+    def schema(self, schema_id: int) -> dict[str, Any]:
+        from spark_consumer.kafka.schema_contract import parsed_schema
+
+        return parsed_schema(schema_id, json.dumps(super().schema(schema_id)), "variant")
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from schemas.types import (
     MILLIS,
     PARTS,
     TYPES,
+    VARIANTS,
     ColumnType,
     job_logical_type,
     of_column,
@@ -146,6 +147,11 @@ def test_an_array_is_found_by_its_spark_type() -> None:
     assert of_spark("array<int>", "public.counts") is ARRAY
 
 
+def test_a_variant_is_one_whatever_its_type_is_called() -> None:
+    assert frozenset({"json", "jsonb"}) == VARIANTS
+    assert {of_spark("variant", name).conversion for name in (*VARIANTS, "s.facts")} == {"variant"}
+
+
 @each_entry
 def test_the_spark_job_has_what_an_entry_names(entry: ColumnType) -> None:
     assert entry.conversion in JOB_CONVERSIONS or entry.array or entry.bounds or entry.ranges
@@ -154,7 +160,7 @@ def test_the_spark_job_has_what_an_entry_names(entry: ColumnType) -> None:
 
 def test_every_side_has_conversions_and_canonical_forms_of_the_same_names() -> None:
     named = {entry.conversion for entry in TYPES} - {"array", "range", "multirange"}
-    assert set(JOB_CONVERSIONS) == named
+    assert set(JOB_CONVERSIONS) == {*named, "variant"}
     assert {one.conversion for entry in TYPES for one in semantic(entry)} | named == {
         *CONVERSIONS,
         "decimal",

@@ -12,6 +12,7 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    VariantType,
 )
 
 from spark_consumer.errors import TableError
@@ -32,6 +33,8 @@ KINDS: dict[str, DataType] = {
     "interval(0)": SPAN,
     "numeric(10,2)": DecimalType(10, 2),
     "numeric(12,2)": DecimalType(12, 2),
+    "json": VariantType(),
+    "jsonb": VariantType(),
     "numeric(10,1)": DecimalType(10, 1),
 }
 
@@ -165,6 +168,11 @@ def test_what_can_be_known_is_followed(
             r"'a' became interval\(0\), it was interval",
         ),
         (
+            [column("a", "json", 1)],
+            [column("a", "jsonb", 1)],
+            "'a' became jsonb, it was json",
+        ),
+        (
             [A, column("b", number=2), column("c", number=3)],
             [A, column("c", number=2), column("b", number=3)],
             "'b' and others have exchanged their names",
@@ -184,6 +192,7 @@ def test_what_can_be_known_is_followed(
         "padded",
         "an array of text cut off",
         "an interval rounded",
+        "numbers with exponents written out",
         "two that change places",
         "one that is not in the catalog",
         "one that is no longer in the catalog",

@@ -9,6 +9,7 @@ import pytest
 
 from gateway.definitions.model import Element
 from gateway.envelope.schema import describe
+from schemas.settings.consumer import JsonMode
 from schemas.settings.tables import Envelope, TypesTable
 from spark_consumer.kafka.schema_contract import parsed_schema
 from tests.unit.envelope.columns import column
@@ -42,3 +43,27 @@ def test_the_widest_table_with_the_deepest_types_is_accepted(
         "name": "lower",
         "type": ["null", bound],
     }
+
+
+def test_only_columns_of_json_and_jsonb_are_variants_and_only_if_the_job_wants_them() -> None:
+    columns = [
+        column("j", (114, "json")),
+        column("b", (3802, "jsonb")),
+        replace(column("d", (65_000, "public.facts")), base_type_oid=3802, base_type_name="jsonb"),
+        column("t", (25, "text")),
+        replace(column("a", (3807, "jsonb[]")), element=Element(3802, -1, "jsonb", "b")),
+    ]
+    texts = json.dumps(describe("public", "t", columns, types=NATIVE).value_schema)
+    forged = json.loads(texts)
+    forged["fields"][0]["type"][1]["fields"][3]["type"] = [
+        "null",
+        {"type": "string", "logicalType": "variant"},
+    ]
+
+    def variants(text: str, mode: JsonMode) -> list[str]:
+        row = parsed_schema(1, text, mode)["fields"][0]["type"][1]
+        return [field["name"] for field in row["fields"] if "variant" in str(field["type"])]
+
+    assert variants(texts, "variant") == ["j", "b", "d"]
+    assert variants(texts, "text") == []
+    assert variants(json.dumps(forged), "text") == []
