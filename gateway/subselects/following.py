@@ -13,7 +13,7 @@ changes then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -128,10 +128,12 @@ class Following:
         self.sets.recount()
         self._index = MemberIndex(self.sets, make)
         self._index.recount()
-        self._inner: dict[int, SetSelection] = {}
-        for oid in {each.subselect.table_oid for each in self.sets}:
-            own = [each for each in self.sets if each.subselect.table_oid == oid]
-            self._inner[oid] = SetSelection(own, partial(select, oid))
+        self._sets_of: dict[int, list[ValueSet]] = {}
+        for each in self.sets:
+            self._sets_of.setdefault(each.subselect.table_oid, []).append(each)
+        self._inner = {
+            oid: SetSelection(own, partial(select, oid)) for oid, own in self._sets_of.items()
+        }
         self.moves: dict[int, TableMoves] = {}
         self._stored_moves: dict[int, StoredMoves] = {}
         self._hidden = {table.oid for table in tables if table.hidden}
@@ -142,8 +144,15 @@ class Following:
                 own_records[name] = value
             else:
                 self._removals.append(StatePart("moves", name, None))
+        self._filtered: dict[Subselect, list[TableMoves]] = {}
         for table in tables:
             self._read_moves(table, found[f"{table.oid}"])
+        for subselect, stored in self._stored.items():
+            # Markers have said so, also of a set that is built now.
+            for moves in self._filtered[subselect] if stored.was_stale else ():
+                moves.note_waited(subselect)
+        for subselect in self._unread.stale:
+            self._wait_for(subselect)
 
     def _read_sets(self, records: Mapping[str, bytes], broken: Collection[int]) -> list[StatePart]:
         """Read the sets back; return the removal of records that no filter needs any more."""
@@ -180,10 +189,8 @@ class Following:
             self.faults.append(f"moves of the table with OID {table.oid}: {error.reason}")
             self._removals += [StatePart("moves", name, None) for name in records]
         moves = TableMoves(table.key, table.formulas, self.sets.__getitem__, table.view, state)
-        # Markers have said so, also of a set that is built now.
-        was_stale = {each for each, stored in self._stored.items() if stored.was_stale}
-        moves.wait_for(_filtered_by(table.formulas, was_stale), known=True)
-        moves.wait_for(_filtered_by(table.formulas, self._unread.stale))
+        for subselect in moves.filtered_by:
+            self._filtered.setdefault(subselect, []).append(moves)
         for name, formula in table.formulas.items():
             if not (is_known and self.is_built(formula)):
                 moves.copy_again(name)
@@ -217,7 +224,8 @@ class Following:
             if (stored := self._stored.get(each.subselect)) is not None:
                 stored.note_stale(stored.about if about is None else about)
             self._unread.add(each, stale=True)
-        self._wait()
+            if self._unread.is_stale(each.subselect):
+                self._wait_for(each.subselect)
 
     def note_lost(self, oid: int, why: str) -> None:
         """Note that the changes of an inner table cannot be counted until there is another plan."""
@@ -280,6 +288,8 @@ class Following:
             stored = self._stored.get(subselect)
             builder.finish()
             self._unread.remove(subselect)
+            for moves in self._filtered[subselect]:
+                moves.end_wait(subselect)
             if isinstance(builder, SetReread):
                 if stored is not None:
                     stored.note_read()
@@ -299,19 +309,17 @@ class Following:
         changes = self._apply(deltas)
         for moves in self.moves.values():
             moves.unsettle(changes)
-        self._wait()
         self.has_built = True
 
     def _copy_again(self, subselect: Subselect) -> None:
         """Give up the rows of all subscriptions that are filtered by a set."""
-        for moves in self.moves.values():
-            for name, formula in moves.formulas.items():
-                if subselect in subselects_of(formula):
-                    moves.copy_again(name)
+        for moves in self._filtered[subselect]:
+            for name in moves.filtered_by[subselect]:
+                moves.copy_again(name)
 
-    def _wait(self) -> None:
-        for moves in self.moves.values():
-            moves.wait_for(_filtered_by(moves.formulas, self._unread.stale))
+    def _wait_for(self, subselect: Subselect) -> None:
+        for moves in self._filtered[subselect]:
+            moves.wait_for(subselect)
 
     # The stream
 
@@ -325,7 +333,7 @@ class Following:
 
     def all_sets_of(self, oid: int) -> list[ValueSet]:
         """Return the sets of an inner table."""
-        return [each for each in self.sets if each.subselect.table_oid == oid]
+        return self._sets_of.get(oid, [])
 
     def apply(self, xid: int, deltas: Mapping[Subselect, SetDelta]) -> dict[Subselect, SetChange]:
         """Apply what a transaction did to the sets; return what has changed in them."""
@@ -439,11 +447,3 @@ class FollowedTransaction:
 
     def _delta(self, subselect: Subselect) -> SetDelta:
         return self._deltas.setdefault(subselect, SetDelta())
-
-
-def _filtered_by(formulas: Mapping[str, Formula], sets: Set[Subselect]) -> set[str]:
-    """Return the subscriptions whose filters have one of some sets."""
-    if not sets:
-        return set()
-    found = formulas.items()
-    return {name for name, formula in found if not sets.isdisjoint(subselects_of(formula))}

@@ -21,6 +21,7 @@ from gateway.subselects.formula import (
     holds,
     is_shortened,
     set_tests_of,
+    subselects_of,
 )
 from gateway.subselects.moves.reads import MoveChunk, MoveRequest, SliceRead
 from gateway.subselects.moves.state import MoveState, Slice
@@ -58,6 +59,7 @@ class TableMoves:
         state: State that was committed last.
 
     Attributes:
+        filtered_by: Subscriptions by the sub-selects of their filters, nested ones included.
         revision: Number that changes whenever other slices are unsettled than before.
         moved_rows: Number of rows that were read for a subscription because they move.
     """
@@ -77,6 +79,10 @@ class TableMoves:
         for name, tests in self.tests.items():
             for test in dict.fromkeys(tests):
                 self._testing.setdefault(test.subselect, []).append((name, test))
+        self.filtered_by: dict[Subselect, list[str]] = {}
+        for name, formula in formulas.items():
+            for subselect in dict.fromkeys(subselects_of(formula)):
+                self.filtered_by.setdefault(subselect, []).append(name)
         self.members = members
         self.view = view
         self.unseen = UnseenChanges(key)
@@ -106,7 +112,7 @@ class TableMoves:
             for name in of
         }
         self._begun_copies: set[str] = set()
-        self._waiting: set[str] = set()  # for a set whose table is read once more
+        self._waiting: dict[str, set[Subselect]] = {}  # for sets whose tables are read once more
 
     @property
     def state(self) -> MoveState:
@@ -154,16 +160,22 @@ class TableMoves:
         yield from self.whole
         yield from self._waiting
 
-    def wait_for(self, subscriptions: set[str], *, known: bool = False) -> None:
-        """Note for which subscriptions nothing is settled until a set has been read once more.
+    def wait_for(self, subselect: Subselect) -> None:
+        """Note that nothing is settled for the subscriptions of a set until its table is read."""
+        for name in self.filtered_by.get(subselect, ()):
+            self._waiting.setdefault(name, set()).add(subselect)
 
-        Args:
-            subscriptions: The subscriptions.
-            known: Whether the state that was read back says so.
-        """
-        self._waiting = subscriptions
-        if known:
-            self._known |= subscriptions
+    def end_wait(self, subselect: Subselect) -> None:
+        """Note that the table of a set was read."""
+        for name in self.filtered_by.get(subselect, ()):
+            if (awaited := self._waiting.get(name)) is not None:
+                awaited.discard(subselect)
+                if not awaited:
+                    del self._waiting[name]
+
+    def note_waited(self, subselect: Subselect) -> None:
+        """Note that the state that was read back says of a set that it was waited for."""
+        self._known.update(self.filtered_by.get(subselect, ()))
 
     def was_unsettled(self, subscription: str) -> bool:
         """Whether something was unsettled for a subscription by the state that was read back."""

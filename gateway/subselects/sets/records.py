@@ -119,8 +119,9 @@ class StoredSet:
 
     def note_stale(self, about: str) -> None:
         """Note that it stays as it is until its table, of that description now, is read."""
-        self.is_stale, self._about = True, about.encode()
-        self._written.discard(self.name)
+        if (self.is_stale, self._about) != (True, about.encode()):
+            self.is_stale, self._about = True, about.encode()
+            self._written.discard(self.name)
 
     def note_read(self) -> None:
         """Note that its table was read."""

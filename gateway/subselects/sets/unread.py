@@ -58,6 +58,10 @@ class UnreadSets:
         found = self._builders.items()
         return {each: None for each, b in found if isinstance(b, SetReread)}.keys()
 
+    def is_stale(self, subselect: Subselect) -> bool:
+        """Whether a set is one of those."""
+        return isinstance(self._builders.get(subselect), SetReread)
+
     @property
     def tables(self) -> set[int]:
         """OIDs of the tables to read."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
+from dataclasses import replace
+from types import FrameType
 
 import pytest
 
@@ -11,7 +14,15 @@ from gateway.core.errors import ValueFormatError
 from gateway.core.watermark import StatePart, StatePartKind
 from gateway.pgoutput.messages import UNCHANGED
 from gateway.subselects.following import Following, OuterTable
-from gateway.subselects.formula import Plain, RowView, SetTest, SetTestKind, Subselect
+from gateway.subselects.formula import (
+    AnyOf,
+    Formula,
+    Plain,
+    RowView,
+    SetTest,
+    SetTestKind,
+    Subselect,
+)
 from gateway.subselects.sets import building
 from gateway.subselects.views import TableViews
 from tests.unit.subselects.tables import CUSTOMERS, ORDERS
@@ -254,3 +265,59 @@ def test_markers_have_said_of_a_stale_set_that_rows_move_whatever_becomes_of_it(
 
     assert found.unbuilt == [TENANT]
     assert found.moves[ORDERS.oid].was_unsettled("s")
+
+
+def followed_by(other: int) -> Following:
+    """One filter over customers, and others over a table of their own each."""
+    formulas: dict[str, Formula] = {
+        f"s{n}": replace(FORMULA, subselect=replace(TENANT, table_oid=90_000 + n))
+        for n in range(other)
+    }
+    formulas["s"] = FORMULA
+    views = TableViews(ORDERS, NAMES, formulas.values())
+    return Following([OuterTable(ORDERS.oid, (0,), formulas, views.of)], lambda *_: None, {})
+
+
+def calls_of_note_stale(found: Following) -> int:
+    count = 0
+
+    def note(_: FrameType, event: str, __: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    build(found, [])
+    sys.setprofile(note)
+    try:
+        found.note_stale(CUSTOMERS.oid)
+    finally:
+        sys.setprofile(None)
+    assert "s" in found.moves[ORDERS.oid].unsettled_subscriptions()
+    return count
+
+
+def test_a_stale_set_costs_the_filters_over_its_table_and_no_others() -> None:
+    assert calls_of_note_stale(followed_by(300)) == calls_of_note_stale(followed_by(1))
+
+
+def test_a_subscription_waits_for_all_stale_sets_of_its_filter() -> None:
+    other = replace(TENANT, table_oid=90_000)
+    nested = replace(TENANT, table_oid=90_001, filter=SetTest(SetTestKind.IN, ("id",), other))
+    formulas: dict[str, Formula] = {
+        "s": AnyOf((FORMULA, replace(FORMULA, subselect=nested))),
+        "t": FORMULA,
+    }
+    views = TableViews(ORDERS, NAMES, formulas.values())
+    found = Following([OuterTable(ORDERS.oid, (0,), formulas, views.of)], lambda *_: None, {})
+    moves = found.moves[ORDERS.oid]
+    for oid in (CUSTOMERS.oid, 90_000, 90_001):
+        build(found, [], oid)
+    for name in formulas:
+        moves.begin_copy(name)
+
+    found.note_stale(CUSTOMERS.oid)
+    found.note_stale(90_000)
+    assert sorted(moves.unsettled_subscriptions()) == ["s", "t"]
+    build(found, [], CUSTOMERS.oid)
+    assert list(moves.unsettled_subscriptions()) == ["s"]
+    build(found, [], 90_000)
+    assert moves.is_settled
