@@ -46,11 +46,7 @@ class FirstSnapshot:
         notice = WaitNotice(self._message, reader.awaited)
         with self._lock:
             if self._sure_from is None:
-                # A snapshot's xmax follows the last transaction that has ended: one that has its
-                # id and is still running may be that or later, unless a newer one ends first.
-                with contextlib.suppress(GatewayError):
-                    reader.flush()
-                self._sure_from = reader.snapshot().xmax
+                self._sure_from = _first_unused(reader)
         while not self._closed.is_set():
             snapshot = reader.snapshot()
             note(snapshot)
@@ -63,3 +59,15 @@ class FirstSnapshot:
                 waiting = True
             notice(time.monotonic() - began)
             self._closed.wait(_GATE_S)
+
+
+def _first_unused(reader: ChunkReader) -> int:
+    """Return an id that follows those of all transactions that have written something.
+
+    A snapshot's xmax follows the last one that has ended. One that is still running may be later,
+    and yet be published: its commit is written, and waits for a synchronous standby.
+    """
+    with contextlib.suppress(GatewayError):
+        if (xid := reader.new_xid()) is not None:
+            return xid
+    return reader.snapshot().xmax

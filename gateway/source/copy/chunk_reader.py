@@ -179,6 +179,20 @@ class ChunkReader(Closing):
         row = self._row(_SNAPSHOT, "looking")
         return Snapshot.parse(row[0], in_recovery=row[1])
 
+    def new_xid(self) -> int | None:
+        """Return the 64-bit id of a transaction that has begun and ended; None on a standby.
+
+        It writes nothing, so its end waits for no synchronous standby.
+
+        Raises:
+            FatalError: no right to do so.
+            TransientError: the connection is gone.
+        """
+        if self._row("SELECT pg_catalog.pg_is_in_recovery()", "looking")[0]:
+            return None
+        query = "SELECT pg_catalog.pg_current_xact_id()::pg_catalog.text::pg_catalog.int8"
+        return int(self._row(query, "beginning a transaction")[0])
+
     def wait_for(self, before: int | None) -> None:
         """Show others that the copy waits for transactions before this 64-bit id; None for none.
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Event
 
 import psycopg
 import pytest
 
+from gateway.copy import ChunkRequest, Snapshot, row_of
 from gateway.core.errors import TransientError
+from gateway.runtime.copy.first_snapshot import FirstSnapshot
+from gateway.source.catalog.tables import read_tables
+from gateway.source.copy.chunk_reader import ChunkReader, ChunkSource
 from gateway.source.session.connection import connect
 from gateway.source.session.visibility import wait_until_visible
 from tests.support.backends.rack import Rack
@@ -19,7 +24,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 
 _BACKEND = """
     SELECT max(backend_xid::text) FROM pg_stat_activity
-    WHERE wait_event = 'SyncRep' AND starts_with(query, 'ALTER TABLE t')"""
+    WHERE wait_event = 'SyncRep' AND query IN ('ALTER TABLE t ADD b int', 'COMMIT')"""
 
 
 def test_a_commit_that_a_synchronous_standby_has_not_confirmed_is_waited_for(rack: Rack) -> None:
@@ -43,6 +48,52 @@ def test_a_commit_that_a_synchronous_standby_has_not_confirmed_is_waited_for(rac
                 connection.execute("SELECT pg_reload_conf()")
             waiting.result(300)
             assert columns(gateway) == ["a", "b"]
+
+
+def test_the_first_read_waits_for_it_whatever_its_role_may_write(rack: Rack) -> None:
+    """The stream may have sent the commit to a process before, which sends it to nobody again."""
+    server = rack.server(synchronous_commit="local")
+    role = f"role_{server.name}"
+    with server.connect() as connection, ThreadPoolExecutor(2) as threads:
+        connection.execute(
+            f"CREATE TABLE t (a int); CREATE ROLE {role} LOGIN PASSWORD '{role}';"
+            f"GRANT SELECT ON t TO {role};"
+            f"ALTER ROLE {role} SET synchronous_commit = on;"
+            f"ALTER ROLE {role} SET default_transaction_read_only = on;"
+            "REVOKE EXECUTE ON FUNCTION pg_logical_emit_message(bool, text, text, bool)"
+            " FROM PUBLIC".encode()
+        )
+        [(oid,)] = connection.execute("SELECT 't'::regclass::oid::bigint")
+        connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        connection.execute("SELECT pg_reload_conf()")
+        with connect(server.dsn()) as catalog:
+            source = ChunkSource(read_tables(catalog, [oid])[oid], ("a",), ())
+        dsn = psycopg.conninfo.make_conninfo(server.dsn(), user=role, password=role)
+        snapshots: list[Snapshot] = []
+        first = FirstSnapshot("waiting", Event())
+        with ChunkReader(dsn) as reader, pytest.raises(Exception, match="denied"):
+            reader.flush()
+        with ChunkReader(dsn) as reader:
+            try:
+                threads.submit(insert, server.connect)
+                wait_until(lambda: value_of(connection, _BACKEND), 60, "the commit to hang")
+                waiting = threads.submit(first.wait, reader, snapshots.append)
+                looks = lambda: len(snapshots) > 2 or waiting.done()  # noqa: E731
+                wait_until(looks, 60, "a few looks")
+                assert not waiting.done()
+            finally:
+                connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
+                connection.execute("SELECT pg_reload_conf()")
+            waiting.result(300)
+            chunk = reader.read(source, ChunkRequest(True, None, ()), 0)
+            assert [tuple(row_of(row)) for row in chunk.rows] == [(b"1",)]
+        connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}".encode())
+
+
+def insert(connect_to: Callable[[], Connection]) -> None:
+    with connect_to() as connection, connection.transaction():
+        connection.execute("SET LOCAL synchronous_commit = on")
+        connection.execute("INSERT INTO t VALUES (1)")
 
 
 def alter(connect_to: Callable[[], Connection]) -> None:

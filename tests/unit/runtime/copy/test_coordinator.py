@@ -172,6 +172,9 @@ class Reader:
         with self._lock:
             return self._server.snapshot()[0]
 
+    def new_xid(self) -> None:
+        return None
+
     def flush(self) -> None:
         pass
 

@@ -27,6 +27,9 @@ class Reader(ChunkReader):
     def snapshot(self) -> Snapshot:
         return SNAPSHOT
 
+    def new_xid(self) -> None:
+        return None
+
     def flush(self) -> None:
         pass
 
