@@ -135,7 +135,7 @@ def _subselects() -> Router:
     for name in tests:
         following.moves[_ORDERS_OID].begin_copy(name)
     routes, settings = _routes(lambda _: None, MovingTables(following, {_ORDERS_OID: _NAMES}))
-    return Router(routes, settings, inner=InnerChanges(following, lambda _: ()))
+    return Router(routes, settings, inner=InnerChanges(following, lambda *_: ()))
 
 
 def _selection(oid: int, plain: Plain) -> Selection | None:

@@ -351,7 +351,7 @@ class Router:
     def _learn(self, relation: Relation, xid: int | None) -> None:
         """Apply a Relation message; the queries of catalog and registry may be slow."""
         if self._inner is not None:
-            self._inner.learn(relation)
+            self._inner.learn(relation, committed=xid is not None)
         with self._answering():
             self._routes.announce(relation, xid)
 

@@ -209,7 +209,7 @@ class FollowedTables:
         if is_other:
             self.changes.learn_again()
 
-    def _inner_relations(self, relation: Relation) -> list[InnerRelation]:
+    def _inner_relations(self, relation: Relation, committed: bool) -> list[InnerRelation]:
         found: list[InnerRelation] = []
         for oid, inner in self.inner.items():
             if relation.relation_oid not in (oid, *inner.table.leaves):
@@ -220,7 +220,7 @@ class FollowedTables:
                 continue
             if (why := _why_changed(inner, relation)) is not None:
                 found.append((oid, why))
-                if not self.following.is_unread(oid):
+                if committed and not self.following.is_unread(oid):
                     # Otherwise it may be from before the read, which sees it all.
                     self.following.note_lost(oid, why)
                 continue

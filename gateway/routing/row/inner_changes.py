@@ -33,26 +33,32 @@ class InnerChanges:
 
     Args:
         following: Sets and moves.
-        relation: Returns what an announced relation is: nothing if no sub-select reads it.
+        relation: Returns what an announced relation is: nothing if no sub-select reads it; also
+            given is whether its transaction is committed.
         leaves: Returns the OIDs of the leaves of an inner table.
     """
 
     def __init__(
         self,
         following: Following,
-        relation: Callable[[Relation], Sequence[InnerRelation]],
+        relation: Callable[[Relation, bool], Sequence[InnerRelation]],
         leaves: Callable[[int], Collection[int]] = lambda oid: (),
     ) -> None:
         self._following = following
         self._relation = relation
         self._leaves = leaves
-        self._relations: dict[int, Relation] = {}
+        self._relations: dict[int, tuple[Relation, bool]] = {}
         self._known: dict[int, Sequence[InnerRelation]] = {}
 
-    def learn(self, relation: Relation) -> None:
-        """Note a relation as it is announced."""
-        self._relations[relation.relation_oid] = relation
-        found = self._relation(relation)
+    def learn(self, relation: Relation, *, committed: bool = True) -> None:
+        """Note a relation as it is announced.
+
+        Args:
+            relation: The message.
+            committed: Whether its transaction is; one that is prepared may be rolled back.
+        """
+        self._relations[relation.relation_oid] = relation, committed
+        found = self._relation(relation, committed)
         if found:
             self._known[relation.relation_oid] = found
         else:
@@ -60,8 +66,8 @@ class InnerChanges:
 
     def learn_again(self) -> None:
         """Look at all announced relations again: trees have other partitions."""
-        for relation in list(self._relations.values()):
-            self.learn(relation)
+        for relation, committed in list(self._relations.values()):
+            self.learn(relation, committed=committed)
 
     def reads(self, oid: int) -> bool:
         """Whether changes of a relation concern a set."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -330,3 +331,51 @@ def test_partitions_are_followed(scene: MakeScene, database: Database) -> None:
         assert gateway.terminate() == 0, gateway.log()
         s.run_to(current_lsn(connection))
         assert_trees(s)
+
+
+def test_a_prepared_alteration_of_an_inner_table_holds_nothing_until_it_is_committed(
+    scene: MakeScene, database: Database
+) -> None:
+    gid, held = f"alter-{database.name}", "public.orders: held"
+
+    def seen(kind: str) -> int:
+        return [marker["kind"] for marker in s.markers()].count(kind)
+
+    def has_prepared(times: int) -> bool:
+        return seen("PREPARE") == times
+
+    def are_of_tenant(where: str = TENANT) -> bool:
+        return s.rebuilt("orders") == s.source_rows(f"SELECT * FROM orders WHERE {where}")
+
+    with database.connect() as connection:
+        connection.execute(TABLES.encode())
+        s = scene(
+            f"CREATE PUBLICATION p FOR TABLE orders WHERE ({TENANT});"
+            "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p WITH (two_phase = true);"
+        )
+        gateway = s.project.start()
+        gateway.wait_until_copied()
+        copied = seen("COPY")
+        for number, end in enumerate(("ROLLBACK", "COMMIT"), 1):
+            (ids,) = s.source_rows("SELECT array_agg(id) FROM customers WHERE tenant = 1")
+            known = f"customer = ANY ('{{{', '.join(map(str, ids[0]))}}}')"
+            connection.execute(
+                "BEGIN; ALTER TABLE customers REPLICA IDENTITY DEFAULT;"
+                f"UPDATE customers SET tenant = 3 - tenant; PREPARE TRANSACTION '{gid}'".encode()
+            )
+            wait_until(partial(has_prepared, number), 60, "the PREPARE to be seen")
+            connection.execute("UPDATE orders SET customer = 1 WHERE id % 25 = 24")
+            wait_until(partial(are_of_tenant, known), 60, "orders to go on")
+            connection.execute(f"{end} PREPARED '{gid}'".encode())
+            if end == "ROLLBACK":
+                connection.execute("UPDATE customers SET tenant = 1 WHERE id IN (3, 8)")
+                wait_until(are_of_tenant, 60, "rows to move")
+                assert seen("COPY") == copied, "orders were neither held nor copied again"
+        wait_until(lambda: held in s.cli("status").out, 60, "orders to be held")
+        connection.execute("ALTER TABLE customers REPLICA IDENTITY FULL")
+        connection.execute("UPDATE customers SET tenant = 1 WHERE id = 4")
+        wait_until(lambda: held not in s.cli("status").out, 60, "orders to be copied again")
+        gateway.wait_until_copied()
+        assert gateway.terminate() == 0, gateway.log()
+        s.run_to(current_lsn(connection))
+        assert are_of_tenant()

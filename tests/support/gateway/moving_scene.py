@@ -99,7 +99,7 @@ class MovingScene:
         for name in self.moves.formulas:
             self.moves.begin_copy(name)
 
-    def inner(self, relation: Relation) -> list[InnerRelation]:
+    def inner(self, relation: Relation, _: bool) -> list[InnerRelation]:
         return [(CUSTOMERS, self.customers)] if relation.name == "customers" else []
 
     def commit(self, *messages: Message) -> list[tuple[str, str | None, str | None]]:
