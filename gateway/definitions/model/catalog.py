@@ -134,6 +134,8 @@ class Table:
         leaves: OIDs of all leaf partitions under a partitioned table, in no order.
         may_toast: Names of the columns whose values can be TOASTed.
         shape: Properties that no Relation message has; None if not read.
+        tree_digest: Digest of the partitions under a partitioned table that is another one once a
+            partition was detached and attached again; empty for other tables.
     """
 
     oid: int
@@ -148,6 +150,7 @@ class Table:
     leaves: tuple[int, ...] = ()
     may_toast: frozenset[str] = frozenset()
     shape: Shape | None = field(default=None, compare=False, repr=False)
+    tree_digest: str = field(default="", compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"

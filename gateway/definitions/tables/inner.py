@@ -7,14 +7,15 @@ table has other partitions is read again, and the difference is its change.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import astuple, replace
 
-from gateway.definitions.model import Table
+from gateway.definitions.model import Plan, Table
+from gateway.definitions.sql.formulas import inner_columns
 from gateway.definitions.tables.remembered import read_column, stored_columns
 from gateway.definitions.tables.shape import read_shape, unseen_change, write_shape
 
-__all__ = ["describe_inner", "is_other_tree", "why_other"]
+__all__ = ["describe_inner", "has_other_partitions", "is_other_tree", "other_trees", "why_other"]
 
 
 def describe_inner(table: Table, names: Collection[str]) -> str:
@@ -24,7 +25,7 @@ def describe_inner(table: Table, names: Collection[str]) -> str:
     if table.ancestors or table.kind == "p":
         description.append(list(table.ancestors))
     if table.kind == "p":
-        description.append(list(table.leaves))
+        description += [list(table.leaves), table.tree_digest]
     return json.dumps(description, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -49,6 +50,31 @@ def why_other(text: str, table: Table, names: Collection[str]) -> str | None:
 
 
 def is_other_tree(text: str, table: Table) -> bool:
-    """Whether a table had other partitions at the time of a `text` that `why_other` accepts."""
+    """Whether a table had other partitions at the time of a `text` that `why_other` accepts.
+
+    One that was detached and attached again is another one: nobody may have seen its changes.
+    """
     _, _, *tree = json.loads(text)
-    return (tree[1] if len(tree) > 1 else []) != [*table.leaves]
+    now = [[*table.leaves], table.tree_digest] if table.kind == "p" else []
+    return bool(tree[1:] != now)
+
+
+def has_other_partitions(before: Table, now: Table) -> bool:
+    """Whether a table has other partitions than before, likewise."""
+    return (before.leaves, before.tree_digest) != (now.leaves, now.tree_digest)
+
+
+def other_trees(before: Mapping[int, Table], plan: Plan) -> set[int]:
+    """Return the OIDs of the tables of sub-selects that have other partitions than before.
+
+    Args:
+        before: Tables as they were, by OID.
+        plan: Current plan.
+    """
+    clauses = (clause for copy in plan.copies for clause in copy.filters)
+    read = {oid for clause in clauses for oid in inner_columns(clause.formula)}
+    return {
+        oid
+        for oid in read & before.keys() & plan.tables.keys()
+        if has_other_partitions(before[oid], plan.tables[oid])
+    }

@@ -16,7 +16,12 @@ from gateway.core.formula import Formula, Plain, Subselect
 from gateway.core.watermark import StatePart, StateParts
 from gateway.definitions.model import Plan, Table, TableCopy, TableId
 from gateway.definitions.moving import formulas_of, inner_oids, unlogged
-from gateway.definitions.tables.inner import describe_inner, is_other_tree, why_other
+from gateway.definitions.tables.inner import (
+    describe_inner,
+    has_other_partitions,
+    is_other_tree,
+    why_other,
+)
 from gateway.definitions.tables.keys import key_of
 from gateway.pgoutput.messages import Relation
 from gateway.routing.build.moving_tables import MovingTables, hidden_parts
@@ -200,11 +205,10 @@ class FollowedTables:
         is_other = False
         for oid, inner in self.inner.items():
             now = tables.get(oid)
-            if now is not None and now.leaves != inner.table.leaves:
+            if now is not None and has_other_partitions(inner.table, now):
                 is_other = True
-                self.inner[oid] = found = replace(
-                    inner, table=replace(inner.table, leaves=now.leaves)
-                )
+                table = replace(inner.table, leaves=now.leaves, tree_digest=now.tree_digest)
+                self.inner[oid] = found = replace(inner, table=table)
                 self.following.note_stale(oid, describe_inner(found.table, found.columns))
         if is_other:
             self.changes.learn_again()

@@ -30,6 +30,7 @@ from gateway.definitions.ddl.effects import (
 )
 from gateway.definitions.model import Definitions, Plan
 from gateway.definitions.moving import inner_oids
+from gateway.definitions.tables.inner import other_trees
 from gateway.definitions.tables.retired import with_retired
 from gateway.definitions.tables.shape import unseen_changes
 from gateway.observe import event
@@ -282,7 +283,8 @@ class PlanReader:
         plan = with_retired(plan, before, gone | self._left, self._left, stay)
         if self._reports_ddl and ddl_state is None:
             plan = with_retired(plan, before, before.tables, before.tables)
-        if plan == self._plan and not unseen_changes(self._plan.tables, plan):
+        was = self._plan.tables
+        if plan == self._plan and not (unseen_changes(was, plan) or other_trees(was, plan)):
             return None
         self._plan = plan
         return plan

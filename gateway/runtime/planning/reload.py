@@ -34,6 +34,7 @@ from gateway.core.lsn import Lsn
 from gateway.core.watermark import CopyRequest, CopyState, Refusal, Watermark
 from gateway.definitions.changes import copy_states
 from gateway.definitions.model import Definitions, Fault, Plan, Publish
+from gateway.definitions.tables.inner import other_trees
 from gateway.definitions.tables.labels import has_new_labels
 from gateway.observe import Counters, event
 from gateway.routing import RoutingSettings
@@ -423,7 +424,8 @@ class Reloader:
         same_publishes = stream_plan is None or _publishes_of(stream_plan) == _publishes_of(plan)
         same = _same(self._plan, plan) and same_publishes and reports_ddl == self._reports_ddl
         known = (stream_plan or self._plan).tables
-        return rewritten or late or not same or has_new_labels(known, plan)
+        other = has_new_labels(known, plan) or bool(other_trees(known, plan))
+        return rewritten or late or not same or other
 
     def _muted_now(self, definitions: Definitions) -> Set[str]:
         """Return the subscriptions whose topic of markers cannot be used; none if none was so.

@@ -42,7 +42,14 @@ _TABLES: Final = """
         CASE WHEN c.relkind = 'p' THEN ARRAY(
             $tree
             SELECT l.oid FROM tree AS t JOIN pg_catalog.pg_class AS l ON l.oid = t.oid
-            WHERE l.relkind = 'r' AND l.relpersistence = 'p' ORDER BY l.oid) ELSE '{}' END
+            WHERE l.relkind = 'r' AND l.relpersistence = 'p' ORDER BY l.oid) ELSE '{}' END,
+        CASE WHEN c.relkind = 'p' THEN (
+            $tree
+            SELECT pg_catalog.md5(pg_catalog.string_agg(
+                pg_catalog.concat_ws(',', m.inhrelid, m.inhparent, m.xmin), ';'
+                ORDER BY m.inhrelid))
+            FROM tree AS t JOIN pg_catalog.pg_inherits AS m ON m.inhparent = t.oid
+            WHERE NOT m.inhdetachpending) END
     FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
     WHERE c.oid = ANY(%s) AND c.relkind IN ('r', 'p')
     ORDER BY n.nspname, c.relname""".replace("$tree", tree_of("c.oid"))
@@ -187,7 +194,7 @@ def _read_tables(connection: _Connection, wanted: list[int]) -> dict[int, Table]
         if is_identity:
             chosen[relation] = tuple(names)
     result = {}
-    for oid, schema, name, kind, identity, ancestors, leaves in tables:
+    for oid, schema, name, kind, identity, ancestors, leaves, digest in tables:
         replica_identity = ReplicaIdentity(identity)
         result[oid] = Table(
             oid=oid,
@@ -203,6 +210,7 @@ def _read_tables(connection: _Connection, wanted: list[int]) -> dict[int, Table]
             ancestors=tuple(ancestors),
             leaves=tuple(leaves),
             may_toast=frozenset(toast[oid]),
+            tree_digest=digest or "",
         )
     return result
 

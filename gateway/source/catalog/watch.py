@@ -40,10 +40,12 @@ _NAMESPACES: Final = """
     FROM pg_catalog.pg_publication_namespace AS n
     JOIN pg_catalog.pg_publication AS p ON p.oid = n.pnpubid WHERE p.pubname = ANY (%(names)s)"""
 
-# A partition that is being detached counts as one no longer.
+# A partition that is being detached counts as one no longer, and one that was detached and attached
+# again as another one.
 _TABLES: Final = """
   UNION ALL
-    SELECT 'i', i.inhrelid::text, i.inhparent::text, pg_catalog.to_jsonb(i) ->> 'inhdetachpending'
+    SELECT 'i', i.inhrelid::text, i.inhparent::text,
+        pg_catalog.concat_ws(' ', pg_catalog.to_jsonb(i) ->> 'inhdetachpending', i.xmin)
     FROM pg_catalog.pg_inherits AS i WHERE {inhparent}
   UNION ALL
     SELECT 'c', c.oid::text, c.relreplident::text, c.relnamespace::text || '.' || c.relname
