@@ -179,7 +179,7 @@ SELECT pgsluice.emit('pgsluice.publications', pg_catalog.jsonb_build_object(
             i.inhrelid::pg_catalog.int8, i.inhparent::pg_catalog.int8)), '[]')
         FROM pg_catalog.pg_inherits AS i
         JOIN pg_catalog.pg_class AS c ON c.oid = i.inhrelid
-        WHERE c.relispartition AND NOT unsaid AND (as_of IS NOT NULL
+        WHERE c.relispartition AND NOT i.inhdetachpending AND NOT unsaid AND (as_of IS NOT NULL
             OR altered -> 'trees' @> pg_catalog.to_jsonb(i.inhparent::pg_catalog.int8)))))
 $$;
 
