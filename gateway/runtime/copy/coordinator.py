@@ -129,7 +129,7 @@ class TableCopier:
 
     def __enter__(self) -> Self:
         if not self._jobs and not self._routes.addresses.refused:
-            event(_LOG, logging.INFO, "all tables are copied")
+            self._say_copied()
         self._workers.start()
         if self._sets is not None:
             self._sets.start()
@@ -398,8 +398,15 @@ class TableCopier:
                 lsn=format_lsn(lsn),
             )
         if not self.unfinished:
-            event(_LOG, logging.INFO, "all tables are copied")
+            self._say_copied()
         return records
+
+    def _say_copied(self) -> None:
+        held = {(table.subscription, table.oid) for table in self._plan.held}
+        if held := held | self._routes.held.reasons.keys():
+            event(_LOG, logging.INFO, "all tables are copied that are not held", held=len(held))
+        else:
+            event(_LOG, logging.INFO, "all tables are copied")
 
     def _end(self, job: CopyJob) -> None:
         self._begun.discard(job)

@@ -25,7 +25,14 @@ from gateway.core.lsn import Lsn
 from gateway.core.records import Record
 from gateway.core.watermark import Watermark
 from gateway.definitions.changes import copy_states
-from gateway.definitions.model import FilterClause, Plan, SubscriptionDefinition, Table, TableCopy
+from gateway.definitions.model import (
+    FilterClause,
+    HeldTable,
+    Plan,
+    SubscriptionDefinition,
+    Table,
+    TableCopy,
+)
 from gateway.observe import Counters
 from gateway.pgoutput.messages import (
     Begin,
@@ -428,8 +435,21 @@ def test_a_copy_goes_on_behind_the_key_that_was_committed_last() -> None:
     assert {state.state for state in attempt.watermark.copies} == {"ready"}
 
 
-def test_the_log_of_a_copy_is_in_the_order_of_its_events(caplog: pytest.LogCaptureFixture) -> None:
-    attempt = Attempt(Server(Random(2), full=False), Random(2))
+@pytest.mark.parametrize(
+    ("held", "end"),
+    [
+        ((), "all tables are copied"),
+        (
+            (HeldTable("all", "public", "u", 7, "no identity"),),
+            "all tables are copied that are not held",
+        ),
+    ],
+)
+def test_the_log_of_a_copy_is_in_the_order_of_its_events(
+    caplog: pytest.LogCaptureFixture, held: tuple[HeldTable, ...], end: str
+) -> None:
+    plan = replace(plan_of(TABLE), held=held)
+    attempt = Attempt(Server(Random(2), full=False), Random(2), plan=plan)
     log = logging.getLogger("gateway.runtime.copy.coordinator")
     attempt.report = lambda standing: log.info("done" if standing.done else "copying")
     with caplog.at_level(logging.INFO, log.name):
@@ -437,4 +457,4 @@ def test_the_log_of_a_copy_is_in_the_order_of_its_events(caplog: pytest.LogCaptu
             pass
 
     events = [record.getMessage().partition(" subscription=")[0] for record in caplog.records]
-    assert events[-4:] == ["done", "table copied", "table copied", "all tables are copied"]
+    assert events[-4:] == ["done", "table copied", "table copied", end]
