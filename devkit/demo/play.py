@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Final
 
 from devkit.demo import scenario
@@ -18,7 +19,7 @@ from devkit.demo.verdict import Comparison, Row, TableKey, TableRows, compare, s
 from devkit.demo.watch import Watcher, describe
 from gateway.core.lsn import Lsn, format_lsn, parse_lsn
 
-__all__ = ["GATEWAY", "SPARK_JOB", "Play"]
+__all__ = ["GATEWAY", "SPARK_JOB", "Play", "rebuilt"]
 
 GATEWAY: Final = "gateway"
 SPARK_JOB: Final = "spark-job"
@@ -162,10 +163,16 @@ class Play:
             raise DemoError(f"the gateway ended with code {code} on SIGTERM")
         console.timed("gateway stopped on SIGTERM, exit code 0")
         console.timed("Spark job is applying it (about a minute)")
+        begun: set[str] = set()
+
+        def ended() -> bool:
+            for name in sorted(rebuilt(parts.folder / "warehouse") - begun):
+                begun.add(name)
+                console.timed(f"  {name} has its first rows")
+            return parts.ended(SPARK_JOB)
+
         self._wait_until(
-            lambda: parts.ended(SPARK_JOB),
-            f"pgsluice consume --endpos {format_lsn(lsn)}",
-            timeout_s=_SPARK_TIMEOUT_S,
+            ended, f"pgsluice consume --endpos {format_lsn(lsn)}", timeout_s=_SPARK_TIMEOUT_S
         )
         parts.check()
         console.timed("Spark job has applied it: pgsluice consume --endpos, exit code 0")
@@ -198,6 +205,12 @@ class Play:
             return watcher.published(lsn)
 
         self._wait_until(reached, f"the topics up to {format_lsn(lsn)}")
+
+
+def rebuilt(warehouse: Path) -> set[str]:
+    """Return the tables that the Spark job has begun to write, as subscription.schema.table."""
+    commits = warehouse.glob("*/*/*/_delta_log/*.json")
+    return {".".join(commit.relative_to(warehouse).parts[:3]) for commit in commits}
 
 
 def _play(publisher: Connection, step: scenario.Step) -> Lsn:
