@@ -30,13 +30,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- .Values.serviceAccount.name | default (ternary (include "pgsluice.fullname" .) "" .Values.serviceAccount.create) -}}
 {{- end -}}
 
+{{/* A ConfigMap, and Helm's record of the release, are read by many who may not read a Secret. */}}
 {{- define "pgsluice.settings" -}}
+{{- range regexFindAll `(?m)^[^#\n]*?(sasl\.password|ssl\.key\.password|basic\.auth\.user\.info)"?[ \t]*=|://[^/@\s"':]*:[^/@\s"']+@` (.Values.settings | default "") 1 -}}
+{{- fail "the settings have a password, which would stand in a ConfigMap: take it from a Secret, by existingSecret (the connection string) or extraEnv (README.md)" -}}
+{{- end -}}
 {{- .Values.settings | default (.Files.Get "files/pgsluice.toml") -}}
 {{- end -}}
 
 {{/* What the gateway and `helm test` have in common. */}}
 {{- define "pgsluice.image" -}}
-image: "{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}"
+image: {{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) | quote }}
 {{- with .Values.image.pullPolicy }}
 imagePullPolicy: {{ . }}
 {{- end }}
@@ -45,7 +49,7 @@ imagePullPolicy: {{ . }}
 {{- define "pgsluice.account" -}}
 automountServiceAccountToken: {{ .Values.automountServiceAccountToken }}
 {{- with include "pgsluice.serviceAccountName" . }}
-serviceAccountName: {{ . }}
+serviceAccountName: {{ . | quote }}
 {{- end }}
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets:
@@ -59,7 +63,7 @@ imagePullSecrets:
     name: {{ include "pgsluice.fullname" . }}
 - name: secrets
   secret:
-    secretName: {{ .Values.existingSecret }}
+    secretName: {{ .Values.existingSecret | quote }}
     defaultMode: 0440
 - name: tmp
   emptyDir:

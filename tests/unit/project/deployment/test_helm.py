@@ -267,3 +267,49 @@ def test_the_chart_is_of_this_release_and_has_the_files_of_the_base() -> None:
 
 def _templates() -> str:
     return "".join(path.read_text() for path in (CHART / "templates").rglob("*.*"))
+
+
+def test_texts_and_names_are_no_yaml(tmp_path: Path) -> None:
+    values: dict[str, Any] = {
+        "settings": "  # indented\n[source]\n",
+        "definitions": "\n  -- indented\nCREATE PUBLICATION p FOR TABLE t;\n",
+        "group": "eu, --config, /x",
+        "podLabels": {"app.kubernetes.io/name": "other", "team": "data"},
+        "podAnnotations": {"checksum/settings": "1"},
+    }
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
+
+    objects = rendered("--values", str(tmp_path / "values.yaml"))
+    template_ = objects["StatefulSet"]["spec"]["template"]
+    (container,) = template_["spec"]["containers"]
+
+    assert objects["ConfigMap"]["data"] == {
+        "pgsluice.toml": values["settings"],
+        "replication.sql": values["definitions"],
+    }
+    assert container["args"][-2:] == ["--group", values["group"]]
+    wanted = objects["StatefulSet"]["spec"]["selector"]["matchLabels"]
+    assert template_["metadata"]["labels"] == {**wanted, "team": "data"}
+    assert template_["metadata"]["annotations"]["checksum/settings"] != "1"
+
+
+@pytest.mark.parametrize(
+    ("settings", "refused"),
+    [
+        ('[kafka]\n"sasl.password" = "x"\n', True),
+        ('[registry]\n"basic.auth.user.info" = "a:b"\n', True),
+        ('[source]\ndsn = "postgresql://u:secret@h/d"\n', True),
+        ('[source]\ndsn = "postgresql://u@h:5432/d"\n', False),
+        ('[kafka]\n# "sasl.password" comes from a Secret\n', False),
+    ],
+)
+def test_a_password_in_the_settings_is_refused(
+    tmp_path: Path, settings: str, refused: bool
+) -> None:
+    (tmp_path / "pgsluice.toml").write_text(settings)
+
+    done = template("--set-file", f"settings={tmp_path / 'pgsluice.toml'}")
+
+    assert (done.returncode != 0) == refused
+    assert ("have a password" in done.stderr) == refused
+    assert "secret" not in done.stderr
