@@ -21,8 +21,8 @@ __all__ = [
 
 _NOT_PLAIN: Final = re.compile(r"-x|[^A-Za-z0-9_-]")
 _LSN: Final = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
-_WRITTEN: Final = re.compile(r"-x002Dx|-x([0-9A-F]{4,6})-")
-
+_WRITTEN: Final = re.compile(r"-x002Dx|-x((?!D[89A-F]..-)(?:10|[0-9A-F])?[0-9A-F]{4})-")
+"""What `part` writes; other numbers, of no character or of half of one, are left as they are."""
 
 HISTORY: Final = "__history"
 """End of the name of a history's folder; the rest is that of its table."""
@@ -54,7 +54,10 @@ def history_name(name: str) -> str:
 
 
 def source_name(name: str) -> str:
-    """Return the source's name of a table whose schema and table are written by `part`."""
+    """Return the source's name of a table whose schema and table are written by `part`.
+
+    Any text is accepted: a marker of somebody else's may name what no gateway writes.
+    """
     return _WRITTEN.sub(lambda match: chr(int(match[1], 16)) if match[1] else "-x", name)
 
 

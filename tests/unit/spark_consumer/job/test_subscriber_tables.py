@@ -32,3 +32,10 @@ def test_a_table_that_needs_a_copy_is_named_with_the_command_that_asks_for_it() 
 @given(st.text(min_size=1))
 def test_a_written_name_is_read_back(name: str) -> None:
     assert source_name(part(name)) == name
+
+
+@given(st.from_regex(r"(-x[0-9A-F]{3,7}-|a)*", fullmatch=True))
+def test_any_name_of_a_marker_can_be_shown(name: str) -> None:
+    source_name(name).encode()
+    assert source_name("public.a-x110000-") == "public.a-x110000-"
+    assert source_name("public.a-xD800-") == "public.a-xD800-"
