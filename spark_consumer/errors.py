@@ -29,7 +29,7 @@ COPY_AGAIN: Final = "copy the table again"
 """In a hint about one table; where the table's name is known, the command follows it."""
 
 NO_VARIANT: Final = "no VARIANT can have a value of the column"
-"""Text that a query of Spark fails with, before the column's Avro field."""
+"""Text that a query of Spark fails with, before the column's name, of `[A-Za-z0-9_-]` alone."""
 
 
 class ConsumerError(Exception):

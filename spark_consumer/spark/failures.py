@@ -53,7 +53,7 @@ _PASSING: Final = (
 _PASSING_TEXT: Final = ("Connection refused", "leader epoch", "Failed to create new KafkaAdmin")
 _NO_RECORD: Final = ("MALFORMED_RECORD_IN_PARSING", "MALFORMED_AVRO", "org.apache.avro.")
 """Texts in Spark's errors for a record that does not match its schema."""
-_NO_VARIANT: Final = re.compile(rf"{NO_VARIANT} [A-Za-z0-9_]+")
+_NO_VARIANT: Final = re.compile(rf"{NO_VARIANT} [A-Za-z0-9_-]+")
 _NO_MEMORY: Final = "java.lang.OutOfMemoryError"
 _LONGEST: Final = 300
 

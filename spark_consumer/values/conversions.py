@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Final
 
 from pyspark.sql import Column as Expr
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, StructField, StructType, VariantType
 
 from schemas.array_text import array_items
 from schemas.hstore_text import hstore_pairs
@@ -27,7 +27,8 @@ from schemas.interval_text import interval_parts
 from schemas.range_text import multirange_ranges, range_bounds
 from schemas.types import TYPES, of_spark
 from schemas.vector_text import sparsevec_parts, vector_items
-from spark_consumer.values.variants import variant_text_sql
+from spark_consumer.names import part
+from spark_consumer.values.variants import variant_sql, variant_text_sql
 
 __all__ = [
     "CONVERSIONS",
@@ -105,7 +106,11 @@ def is_vector(field: StructField) -> bool:
 
 
 def _of(field: StructField) -> Conversion:
-    return _conversion(field.dataType, field.metadata.get("comment", ""))
+    found = _conversion(field.dataType, field.metadata.get("comment", ""))
+    if isinstance(field.dataType, VariantType):
+        # The query that cannot make the value names the column.
+        return replace(found, literal=partial(_variant_literal, part(field.name)))
+    return found
 
 
 def _conversion(kind: DataType, name: str) -> Conversion:
@@ -193,8 +198,8 @@ def _bytea_literal(text: str, kind: DataType) -> Expr:
     return F.lit(bytearray.fromhex(found[1])).cast(kind)
 
 
-def _variant_literal(text: str, kind: DataType) -> Expr:
-    return F.parse_json(F.lit(text))
+def _variant_literal(column: str, text: str, kind: DataType) -> Expr:
+    return F.expr(variant_sql(f"CAST(X'{text.encode().hex()}' AS STRING)", column))
 
 
 def _array_literal(item: Conversion, text: str, kind: DataType) -> Expr:
@@ -450,7 +455,7 @@ CONVERSIONS: Final[Mapping[str, Conversion]] = {
     "hstore": Conversion(_hstore_literal, _hstore_text),
     "vector": Conversion(_vector_literal, partial(vector_text, _as_string)),
     "sparsevec": Conversion(_sparsevec_literal, partial(sparsevec_text, _as_string)),
-    "variant": Conversion(_variant_literal, variant_text_sql),
+    "variant": Conversion(partial(_variant_literal, "value"), variant_text_sql),
     "text": Conversion(_cast, _as_string),
 }
 """Conversions by name in schemas/types.toml, without those of arrays, ranges and multiranges.

@@ -48,7 +48,8 @@ def variant_sql(text: str, field: str) -> str:
 
     Args:
         text: SQL of the text.
-        field: Avro field of the column, for the error.
+        field: Name of the column for the error, of `[A-Za-z0-9_-]` alone: its Avro field, or its
+            name in the form of `spark_consumer.names.part`.
     """
     refused = f"CAST(raise_error('{NO_VARIANT} {field}') AS VARIANT)"
     infinite = f"regexp_replace({text}, r'{_STRINGS}', '') RLIKE '{_INFINITE}'"

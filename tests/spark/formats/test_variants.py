@@ -42,7 +42,7 @@ def shown(table: Direct, *columns: str) -> list[tuple[Any, ...]]:
     """The table's rows, with VARIANT as the text of json."""
     rows = table.tables.table(table.spark.newSession(), table.path, "t").rows()
     kinds = dict(rows.dtypes)
-    assert {kinds[name] for name in columns} == {"variant"}
+    assert {kinds[name.strip("`")] for name in columns} == {"variant"}
     found = rows.selectExpr("id", *(f"to_json({name})" for name in columns)).collect()
     return sorted((tuple(row) for row in found), key=repr)
 
@@ -116,6 +116,56 @@ def test_a_value_that_no_variant_can_have_names_its_column_and_leaves_the_table(
     assert error.message == "table t: no VARIANT can have a value of the column b"
     assert error.hint is not None and text[:9] not in str(error)
     assert shown(table, "b") == [(1, "1")]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize(
+    "text",
+    ['{"n": 1e400}', "[" * 1001 + "]" * 1001],
+    ids=["infinite", "deep"],
+)
+def test_a_default_that_no_variant_can_have_names_its_column_and_a_copy_releases_the_table(
+    spark: SparkSession, tmp_path: Path, kind: TableFormatName, text: str
+) -> None:
+    topic = TableTopic(VariantSchemas(), "s.public.t", [ID], ["id"])
+    table = Direct(spark, tmp_path, topic, opened(kind))
+    topic.truncate(0x90, 0, snapshot="first")
+    topic.change("r", 0x90, 0, after={"id": 1})
+    table.apply()
+    topic.columns = [ID, Col("late", "string", "jsonb", "it's late", 4, text)]
+    topic.change("c", 0xA0, 1, after={"id": 2, "late": "7"})
+
+    with pytest.raises(Exception) as raised:
+        table.apply()
+
+    error = as_error("table t", raised.value)
+    assert isinstance(error, TableError)
+    assert error.message == (
+        "table t: no VARIANT can have a value of the column it-x0027-s-x0020-late"
+    )
+    assert error.hint is not None and text[:9] not in str(error)
+
+    topic.truncate(0xB0, 0, snapshot="first")
+    topic.change("r", 0xB0, 0, after={"id": 3, "late": '"x"'})
+    table.apply()
+    assert shown(table, "`it's late`") == [(3, '"x"')]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_default_that_no_variant_can_have_is_added_to_a_table_without_rows(
+    spark: SparkSession, tmp_path: Path, kind: TableFormatName
+) -> None:
+    topic = TableTopic(VariantSchemas(), "s.public.t", [ID], ["id"])
+    table = Direct(spark, tmp_path, topic, opened(kind))
+    topic.truncate(0x90, 0, snapshot="first")
+    topic.change("r", 0x90, 0, after={"id": 1})
+    topic.change("d", 0x91, 0, before={"id": 1})
+    table.apply()
+    topic.columns = [ID, Col("late", "string", "jsonb", None, 4, '{"n": 1e400}')]
+    topic.change("c", 0xA0, 1, after={"id": 2, "late": "7"})
+    table.apply()
+
+    assert shown(table, "late") == [(2, "7")]
 
 
 @pytest.mark.parametrize("kind", FORMATS)
