@@ -24,9 +24,11 @@ VARIANT_SETTINGS: Final = {
     "spark.sql.variant.allowDuplicateKeys": "true",
 }
 
-_LARGE: Final = "[0-9]{100}|[eE][+]?0*[1-9][0-9]{2}"
+_LARGE: Final = "(?<![0-9])[0-9]{100}|[eE][+]?0*[1-9][0-9]{2}"
 """Text of a number that may exceed a double, or of something that looks like one."""
-_STRINGS: Final = r'"(?:[^"\\]++|\\.)*+"'
+_STRINGS: Final = r'"(?:[^"\\]++|\\.)*+"?'
+"""Strings; one that never ends is matched, too, lest each mark in it begin another search for an
+end: then a text would take time by the square of its length."""
 _INFINITE: Final = (
     "[eE][+]?0*(?:30[89]|3[1-9][0-9]|[4-9][0-9]{2}|[1-9][0-9]{3})|(?<![0-9.])(?:[0-9]{309}"
     "|[0-9]{2,}(?:[.][0-9]*)?[eE][+]?0*[2-9][0-9]{2}|[0-9]{100,}(?:[.][0-9]*)?[eE][+]?0*[1-9])"

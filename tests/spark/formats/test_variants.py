@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -257,3 +258,20 @@ def test_verify_has_the_text_that_spark_prints(spark: SparkSession) -> None:
     printed = variant.select(F.expr(text_sql("v", StructField("v", VariantType())))).collect()
 
     assert [text for (text,) in printed] == [value_text(one, VariantType()) for one in JSON]
+
+
+def test_a_text_that_never_ends_its_string_is_refused_at_once(spark: SparkSession) -> None:
+    session = spark.newSession()
+    DeltaFormat().prepare(session)
+    # Whoever may write to a topic can have this; PostgreSQL's json always ends its strings.
+    rows = session.createDataFrame([('1e400 "' + '\\"' * 60_000,)], "text string")
+    started = time.monotonic()
+
+    with pytest.raises(Exception) as raised:
+        rows.select(F.expr(variant_sql("text", "c")).alias("v")).collect()
+
+    # It takes milliseconds; a search that starts again at each quotation mark takes a minute.
+    assert time.monotonic() - started < 20
+    assert as_error("table t", raised.value).message == (
+        "table t: no VARIANT can have a value of the column c"
+    )
