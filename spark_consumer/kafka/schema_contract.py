@@ -91,7 +91,10 @@ def _with_variants(part: Any) -> Any:
     kind = part.get("pg_base_type", part.get("pg_type"))
     if kind in VARIANTS and part.get("type") is not None:
         return {**part, "type": _as_variant(part["type"])}
-    return {key: _with_variants(value) for key, value in part.items()}
+    # A default is a value, which the checks have not bounded.
+    return {
+        key: value if key == "default" else _with_variants(value) for key, value in part.items()
+    }
 
 
 def _as_variant(kind: Any) -> Any:

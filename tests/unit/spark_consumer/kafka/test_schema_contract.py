@@ -67,3 +67,13 @@ def test_only_columns_of_json_and_jsonb_are_variants_and_only_if_the_job_wants_t
     assert variants(texts, "variant") == ["j", "b", "d"]
     assert variants(texts, "text") == []
     assert variants(json.dumps(forged), "text") == []
+
+
+def test_a_default_of_any_depth_is_no_part_of_the_types() -> None:
+    schema = describe("public", "t", [column("b", (3802, "jsonb"))], types=NATIVE).value_schema
+    schema["fields"][0]["default"] = json.loads("[" * 600 + "]" * 600)
+
+    found = parsed_schema(1, json.dumps(schema), "variant")
+
+    (row_field,) = found["fields"][0]["type"][1]["fields"]
+    assert "variant" in str(row_field["type"])
