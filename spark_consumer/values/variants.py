@@ -41,6 +41,8 @@ _ESCAPED: Final = re.compile(r'["\\\x00-\x1f]')
 _SHORT: Final = {
     '"': r'\"', "\\": r"\\", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t",
 }  # fmt: skip
+_PART: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|[^\s\[\]{},:"]+|[\[\]{}]')
+"""A value or a key without parts, or a bracket."""
 _HALF: Final = re.compile("[\ud800-\udfff]")
 """Halves of pairs, which are no characters: a VARIANT has a question mark for one."""
 
@@ -77,9 +79,16 @@ def variant_text(text: str, double: Callable[[float], str]) -> str:
     def number(digits: str) -> _Shown:
         return _Shown(_printed(digits, double))
 
+    def loads(part: str) -> Any:
+        return json.loads(part, parse_int=number, parse_float=number, object_pairs_hook=_Object)
+
     try:
-        found = json.loads(text, parse_int=number, parse_float=number, object_pairs_hook=_Object)
-    except (ValueError, RecursionError):
+        try:
+            found = loads(text)
+        except RecursionError:
+            # Python's limit counts its callers, too, and is no more than Spark's.
+            found = _nested(text, loads)
+    except ValueError:
         return text
     return _joined(found)
 
@@ -93,6 +102,22 @@ class _Object(dict[str, Any]):
 
 
 _COMMA, _COLON = _Shown(","), _Shown(":")
+
+
+def _nested(text: str, loads: Callable[[str], Any]) -> Any:
+    """Return a valid json of any depth; `loads` reads its texts, numbers and words."""
+    within: list[list[Any]] = [[]]
+    for one in _PART.findall(text):
+        if one in "[{":
+            within.append([])
+        elif one in "]}":
+            inner = within.pop()
+            pairs = zip(inner[::2], inner[1::2], strict=True)
+            within[-1].append(inner if one == "]" else _Object(pairs))
+        else:
+            within[-1].append(loads(one))
+    ((found,),) = within
+    return found
 
 
 def _printed(digits: str, double: Callable[[float], str]) -> str:

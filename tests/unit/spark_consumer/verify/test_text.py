@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, IntegerType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    StructType,
+    VariantType,
+)
 
 from spark_consumer.verify.text import mark, plain_text, shown, value_text
 
@@ -37,3 +45,12 @@ def test_an_array_of_floating_point_numbers_is_compared_by_their_bits(item: Data
 
     assert value_text("{0.5,NULL,-0}", kind) != value_text("{0.5,NULL,0}", kind)
     assert plain_text(value_text("{0.5,NULL,-2}", kind), kind) == "{0.5,NULL,-2.0}"
+
+
+@pytest.mark.parametrize("depth", [10, 990, 1000])
+def test_json_of_any_depth_that_spark_parses_is_normalised(depth: int) -> None:
+    levels = depth // 2
+    text = '[{"b": "x\\"]", "a" : ' * levels + "[ 1.50 , null]" + "} , -0 ]" * levels
+    same = '[{"a":' * levels + "[1.5,null]" + ',"b":"x\\"]"},0]' * levels
+
+    assert value_text(text, VariantType()) == same
