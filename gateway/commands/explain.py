@@ -19,7 +19,7 @@ from psycopg import sql
 from gateway.commands.schemas import CollectedSchemas, routes_of
 from gateway.commands.table_names import find_table
 from gateway.config import Settings
-from gateway.core.display import say
+from gateway.core.display import say, shown
 from gateway.core.errors import ConfigError, UsageError
 from gateway.core.names import topic_of
 from gateway.definitions.model import Operation, Plan, Publish, Table
@@ -132,7 +132,7 @@ def _from_record(connection: psycopg.Connection, table: Table, text: str) -> _So
     if len(values) != len(names):
         raise UsageError(
             f"the row has {len(values)} values, {table} has {len(names)} columns",
-            hint=f"in this order: {', '.join(names)}",
+            hint=shown(f"in this order: {', '.join(names)}"),
         )
     types = _types(connection, table)
     given = dict(zip(names, values, strict=True))
@@ -152,7 +152,7 @@ def _from_json(connection: psycopg.Connection, table: Table, text: str) -> _Sour
             near = difflib.get_close_matches(name, types, 1)
             raise UsageError(
                 f"{table} has no column {name!r}",
-                hint=f"did you mean {near[0]!r}?" if near else f"it has {', '.join(types)}",
+                hint=f"did you mean {near[0]!r}?" if near else shown(f"it has {', '.join(types)}"),
             )
     _refuse_unsafe(table, types, [name for name, value in row.items() if value is not None])
     left_out = tuple(name for name in types if name not in row)

@@ -253,7 +253,7 @@ def _lines(status: Status) -> Iterator[str]:
         yield f"{urgent}: {problem.message}"
         if problem.hint is not None:
             # A hint can have statements, each in a line of its own.
-            yield from (f"  -> {line}" for line in problem.hint.splitlines())
+            yield from (f"  -> {line}" for line in problem.hint.split("\n") if line)
 
 
 def _reader(slot: SlotStatus) -> str:

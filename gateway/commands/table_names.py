@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable
 from typing import Final, NoReturn
 
+from gateway.core.display import shown
 from gateway.core.errors import ConfigError
 
 __all__ = ["find_table", "first_name", "quoted_name", "split_name"]
@@ -86,7 +87,9 @@ def find_table(
         return fitting[0]
     if fitting:
         listed = ", ".join(map(quoted_name, fitting))
-        raise ConfigError(f"{text} is ambiguous: {listed}", key=key, hint="give the schema as well")
+        raise ConfigError(
+            f"{text} is ambiguous: {shown(listed)}", key=key, hint="give the schema as well"
+        )
     _refuse(text, tables, key, absent, hint)
 
 
@@ -96,6 +99,6 @@ def _refuse(
     names = {".".join(each): each for each in tables} | {each[1]: each for each in tables}
     near = difflib.get_close_matches(text, names, 1)
     if near:
-        hint = f"did you mean {quoted_name(names[near[0]])}? {hint}"
-    shown = text if '"' in text else f'"{text}"'
-    raise ConfigError(f"{absent} {shown}", key=key, hint=hint)
+        hint = f"did you mean {shown(quoted_name(names[near[0]]))}? {hint}"
+    named = text if '"' in text else f'"{text}"'
+    raise ConfigError(f"{absent} {named}", key=key, hint=hint)

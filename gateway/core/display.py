@@ -9,11 +9,12 @@ here: `gateway.observe` for the log, `say` for commands, `as_html` for the page.
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from html import escape
 from typing import Final, TextIO
 
-__all__ = ["NOT_IN_A_LINE", "as_html", "counted", "lines_shown", "say", "shown"]
+__all__ = ["NOT_IN_A_LINE", "as_html", "as_word", "counted", "lines_shown", "say", "shown"]
 
 # C0 and C1, DEL; marks, embeddings, overrides and isolates of direction; line and paragraph
 # separators; the byte order mark; halves of surrogate pairs, which no encoding takes.
@@ -45,6 +46,14 @@ def counted(number: int, noun: str) -> str:
 def as_html(text: object) -> str:
     """Return `text` for a page or an attribute: as `shown`, with markup escaped."""
     return escape(shown(text))
+
+
+def as_word(text: object) -> str:
+    """Return one word of a command for a POSIX shell; for bash, where a character is escaped."""
+    word = str(text)
+    if NOT_IN_A_LINE.search(word) is None:
+        return shlex.quote(word)
+    return "$'" + shown(word.replace("\\", "\\\\").replace("'", "\\'")) + "'"
 
 
 def say(line: object = "", *, to: TextIO | None = None) -> None:

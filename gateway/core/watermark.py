@@ -5,12 +5,12 @@ The sink commits a watermark in the same Kafka transaction as the records before
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from gateway.core.copy_progress import Progress
+from gateway.core.display import as_word
 from gateway.core.lsn import Lsn
 
 CopyStateKind: TypeAlias = Literal["pending", "copying", "ready", "missing", "held", "gone"]
@@ -25,7 +25,7 @@ another number of partitions. Empty: it is published again automatically as soon
 
 def hint_of(cause: HeldCause, table: object) -> str:
     """Return how to release a held table; `table` is its name."""
-    word = shlex.quote(str(table))  # another role may have chosen the name
+    word = as_word(table)  # another role may have chosen the name
     if cause == "lost":
         return f"find out why, then `pgsluice copy {word}`"
     if cause == "partitions":

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from gateway.core.display import shown
 from gateway.core.errors import DefinitionError
 from gateway.definitions.membership import Membership
 from gateway.definitions.model import IDENTIFYING, Operation, Publication, Table
@@ -87,7 +88,7 @@ def find_identity_problems(
         ):
             at_fault = next((p for p in relevant if misses(members, p, table)), None)
             if at_fault is not None:
-                place = f'(Table {table}, publication "{at_fault.name}".)'
+                place = f'(Table {shown(table)}, publication "{shown(at_fault.name)}".)'
                 hint = f"{detail} {place}"
                 if (detail, at_fault.name) not in explained:  # the same for both operations
                     explained.add((detail, at_fault.name))
@@ -95,7 +96,7 @@ def find_identity_problems(
                 yield (
                     operation,
                     DefinitionError(
-                        f'cannot {_VERBS[operation]} table "{table.name}"',
+                        f'cannot {_VERBS[operation]} table "{shown(table.name)}"',
                         text=text,
                         position=_position(members, at_fault, table),
                         hint=hint,
@@ -157,16 +158,16 @@ def _missing(
     gap: str,
     text: str,
 ) -> DefinitionError:
-    message = f'cannot {_VERBS[operation]} table "{table.name}"'
+    message = f'cannot {_VERBS[operation]} table "{shown(table.name)}"'
     detail = None
     if gap.endswith("."):
         detail = gap
-        hint = f"{gap} (Table {table}.)"
+        hint = f"{gap} (Table {shown(table)}.)"
     else:
         message += f" because {gap} and publishes {operation.value}s"
         hint = (
             f"To enable {_GERUNDS[operation]} the table, set REPLICA IDENTITY using ALTER TABLE. "
-            f"(Table {table}.)"
+            f"(Table {shown(table)}.)"
         )
     return DefinitionError(
         message,

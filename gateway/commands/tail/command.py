@@ -8,7 +8,7 @@ from contextlib import closing
 from gateway.commands.table_names import find_table, first_name, quoted_name, split_name
 from gateway.commands.tail.lines import change_line, change_object
 from gateway.config import Settings
-from gateway.core.display import say
+from gateway.core.display import say, shown
 from gateway.core.errors import ConfigError
 from gateway.core.names import topic_identifier, topic_part, transaction_topic
 from gateway.sink.reading.commit_order import Since, follow
@@ -106,7 +106,9 @@ def topics_of(
             schema, _, name = full.removeprefix(f"{subscription}.").partition(".")
             tables[schema, name] = topic
     if not tables:
-        raise ConfigError(f"Kafka has no topic for {what}", hint=f"{_guess(what, parts)}{_HINT}")
+        raise ConfigError(
+            f"Kafka has no topic for {what}", hint=f"{shown(_guess(what, parts))}{_HINT}"
+        )
     if table is None:
         return subscription, tuple(sorted(set(tables.values())))
     key = f"subscription {subscription}"

@@ -13,7 +13,7 @@ from gateway.commands.consume import consumer_settings, known_subscriptions, tra
 from gateway.commands.table_names import find_table, quoted_name
 from gateway.commands.verify.compared_tables import ComparedTable, compared_tables
 from gateway.config import Settings
-from gateway.core.display import say
+from gateway.core.display import say, shown
 from gateway.core.errors import ConfigError, TransientError
 from gateway.observe import event
 from gateway.runtime.planning.plan import read_definitions, read_plan
@@ -140,7 +140,7 @@ def _named(
             by_name,
             key="--table",
             absent=f"subscription {subscription} has no table",
-            hint=f"it has {', '.join(map(quoted_name, sorted(by_name)))}",
+            hint=shown(f"it has {', '.join(map(quoted_name, sorted(by_name)))}"),
         )
         for name in names
     ]

@@ -11,6 +11,7 @@ from psycopg import sql
 
 from gateway.copy.lines import CopyRow, split_copy_line
 from gateway.core.closing import Closing
+from gateway.core.display import shown
 from gateway.core.errors import FatalError, TransientError
 from gateway.core.lsn import Lsn, parse_lsn
 from gateway.source.session.connection import classify_server_error, connect
@@ -56,7 +57,7 @@ class NativeReader(Closing):
         if oid is None:
             raise FatalError(
                 f"the native subscriber has no subscription {subscription}",
-                hint=f"it has {', '.join(sorted(found)) or 'none'}",
+                hint=shown(f"it has {', '.join(sorted(found)) or 'none'}"),
             )
         self._oid = oid
 

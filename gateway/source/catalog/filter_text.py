@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 import psycopg
 from psycopg import sql
 
+from gateway.core.display import shown
 from gateway.core.errors import AccessError, FilterError, GatewayError, TransientError
 from gateway.definitions.model import Catalog, Definitions, Table, TableClause
 from gateway.definitions.sql.expression import column_names, select_where
@@ -323,7 +324,7 @@ class FilterResolver:
             assert clause.where is not None
             inside = int(diag.statement_position) - 1 - before
             position += min(max(inside, 0), len(clause.where))
-        details = [part for part in (diag.message_detail, diag.message_hint) if part]
+        details = [shown(part) for part in (diag.message_detail, diag.message_hint) if part]
         return FilterError(
             message,
             text=self._text,

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 from urllib.request import urlopen
 
 import postgast
@@ -18,14 +21,19 @@ from psycopg.conninfo import make_conninfo
 
 from devkit.embedded.processes import free_port
 from gateway.commands.init import quoted
+from gateway.commands.status import show_status
 from gateway.commands.verify.source import SourceReader, SourceTable
+from gateway.config import Settings
 from gateway.core.display import NOT_IN_A_LINE
 from gateway.core.identifiers import quote_identifier
 from gateway.core.lsn import Lsn
 from gateway.core.watermark import hint_of
-from gateway.definitions.model import Table
+from gateway.definitions.identity import find_identity_problems, problems_text
+from gateway.definitions.membership import Membership
+from gateway.definitions.model import Catalog, Operation, Publication, Table
 from gateway.definitions.sql.parser import parse_definitions
 from gateway.monitor.metrics import Exposition
+from gateway.monitor.page.document import fragment
 from gateway.monitor.status import Status, TableStatus
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.runtime.planning.table_checks import adding
@@ -34,6 +42,7 @@ from tests.security.conftest import Attacker
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import Scene, cli, wait_until_confirmed
 from tests.support.run.waiting import wait_until
+from tests.unit.monitor.figures import status
 
 DEFINITIONS = (
     "CREATE PUBLICATION p FOR ALL TABLES; CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
@@ -118,6 +127,40 @@ def test_names_in_suggested_commands_are_one_word_for_the_shell() -> None:
         hint = hint_of(cause, "public.x; touch /tmp/$(id)'`")
         command = hint.partition("then `")[2].rpartition("`")[0]
         assert shlex.split(command) == ["pgsluice", "copy", "public.x; touch /tmp/$(id)'`"]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\x0b", "\x1c", "\x85", "\u2028", "\u2029"])
+def test_no_line_of_a_hint_is_what_the_owner_of_a_table_wrote(
+    end: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"public.x{end}ALTER ROLE mallory SUPERUSER;{end}\\'y"
+    tables = [TableStatus("s", name, "held", reason="lost", cause="lost")]
+    reported = replace(status(), tables=tables)
+    monkeypatch.setattr("gateway.commands.status.read_status", lambda settings: reported)
+
+    show_status([cast("Settings", None)])
+
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "->" in line)
+    command = line.partition("then `")[2].rpartition("`")[0]
+    run = ["bash", "-c", f"printf '%s|' {command}"]
+    said = subprocess.run(run, capture_output=True, check=True, env={"LC_ALL": "C.UTF-8"}).stdout
+    assert said.decode().split("|") == ["pgsluice", "copy", name, ""]
+    gateway = {"name": "gw", "phase": "streaming", "lag_seconds": None, "records": 0}
+    text = fragment(reported.as_json() | {"gateway": gateway, "log": []}, ())
+    assert "<p>ALTER" not in text and text.count("<p>find out why") == 1
+
+
+@pytest.mark.parametrize("identity", [ReplicaIdentity.NOTHING, ReplicaIdentity.DEFAULT])
+def test_a_table_without_an_identity_writes_no_line_of_an_error(identity: ReplicaIdentity) -> None:
+    name = "x\nALTER ROLE mallory SUPERUSER;"
+    table = Table(1, "public", name, "r", (), identity, (), ())
+    publication = Publication("p", frozenset(Operation), False, True, (), ())
+    members = Membership(Catalog({1: table}, {"p": publication}))
+
+    errors = [error for _, error in find_identity_problems(members, [publication], table, "")]
+
+    assert errors and "\\nALTER ROLE" in problems_text(errors)
+    assert "\nALTER" not in problems_text(errors)
 
 
 @pytest.mark.postgres
