@@ -136,6 +136,8 @@ class Table:
         shape: Properties that no Relation message has; None if not read.
         tree_digest: Digest of the partitions under a partitioned table that is another one once a
             partition was detached and attached again; empty for other tables.
+        by_tree: OIDs of the leaves that no publication of the gateway's role names. PostgreSQL lets
+            their owners make them UNLOGGED, and LOGGED again.
     """
 
     oid: int
@@ -151,6 +153,7 @@ class Table:
     may_toast: frozenset[str] = frozenset()
     shape: Shape | None = field(default=None, compare=False, repr=False)
     tree_digest: str = field(default="", compare=False, repr=False)
+    by_tree: tuple[int, ...] = field(default=(), compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"

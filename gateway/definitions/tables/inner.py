@@ -15,7 +15,14 @@ from gateway.definitions.sql.formulas import inner_columns
 from gateway.definitions.tables.remembered import read_column, stored_columns
 from gateway.definitions.tables.shape import read_shape, unseen_change, write_shape
 
-__all__ = ["describe_inner", "has_other_partitions", "is_other_tree", "other_trees", "why_other"]
+__all__ = [
+    "as_tree_of",
+    "describe_inner",
+    "has_other_partitions",
+    "is_other_tree",
+    "other_trees",
+    "why_other",
+]
 
 
 def describe_inner(table: Table, names: Collection[str]) -> str:
@@ -25,7 +32,7 @@ def describe_inner(table: Table, names: Collection[str]) -> str:
     if table.ancestors or table.kind == "p":
         description.append(list(table.ancestors))
     if table.kind == "p":
-        description += [list(table.leaves), table.tree_digest]
+        description += [list(table.leaves), table.tree_digest, list(table.by_tree)]
     return json.dumps(description, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -52,16 +59,47 @@ def why_other(text: str, table: Table, names: Collection[str]) -> str | None:
 def is_other_tree(text: str, table: Table) -> bool:
     """Whether a table had other partitions at the time of a `text` that `why_other` accepts.
 
-    One that was detached and attached again is another one: nobody may have seen its changes.
+    One that was detached and attached again, or made UNLOGGED and LOGGED again, is another one:
+    nobody may have seen its changes.
     """
-    _, _, *tree = json.loads(text)
-    now = [[*table.leaves], table.tree_digest] if table.kind == "p" else []
-    return bool(tree[1:] != now)
+    _, shape, *tree = json.loads(text)
+    if table.kind != "p":
+        return bool(tree[1:])
+    try:
+        _, leaves, digest, by_tree = tree
+        before = replace(
+            table,
+            leaves=tuple(leaves),
+            tree_digest=digest,
+            by_tree=tuple(map(int, by_tree)),
+            shape=read_shape(shape),
+        )
+    except (ValueError, TypeError):  # by another version, or not by a gateway
+        return True
+    return has_other_partitions(before, table)
 
 
 def has_other_partitions(before: Table, now: Table) -> bool:
     """Whether a table has other partitions than before, likewise."""
-    return (before.leaves, before.tree_digest) != (now.leaves, now.tree_digest)
+    if (before.leaves, before.tree_digest) != (now.leaves, now.tree_digest):
+        return True
+    if before.shape is None or now.shape is None:
+        return False
+    # SET LOGGED writes another file. TRUNCATE and VACUUM FULL do, too, and look the same.
+    was, files = before.shape.files, now.shape.files
+    suspects = {*before.by_tree, *now.by_tree} & was.keys() & files.keys()
+    return any(was[oid] != files[oid] for oid in suspects)
+
+
+def as_tree_of(before: Table, now: Table) -> Table:
+    """Return a table with the partitions that it has now."""
+    return replace(
+        before,
+        leaves=now.leaves,
+        tree_digest=now.tree_digest,
+        by_tree=now.by_tree,
+        shape=now.shape,
+    )
 
 
 def other_trees(before: Mapping[int, Table], plan: Plan) -> set[int]:

@@ -17,6 +17,7 @@ from gateway.core.watermark import StatePart, StateParts
 from gateway.definitions.model import Plan, Table, TableCopy, TableId
 from gateway.definitions.moving import formulas_of, inner_oids, unlogged
 from gateway.definitions.tables.inner import (
+    as_tree_of,
     describe_inner,
     has_other_partitions,
     is_other_tree,
@@ -207,8 +208,7 @@ class FollowedTables:
             now = tables.get(oid)
             if now is not None and has_other_partitions(inner.table, now):
                 is_other = True
-                table = replace(inner.table, leaves=now.leaves, tree_digest=now.tree_digest)
-                self.inner[oid] = found = replace(inner, table=table)
+                self.inner[oid] = found = replace(inner, table=as_tree_of(inner.table, now))
                 self.following.note_stale(oid, describe_inner(found.table, found.columns))
         if is_other:
             self.changes.learn_again()

@@ -10,6 +10,7 @@ import psycopg
 
 from gateway.definitions.model import Plan, Table
 from gateway.definitions.moving import inner_oids
+from gateway.definitions.tables.inner import other_trees
 from gateway.definitions.tables.labels import has_new_labels
 from gateway.definitions.tables.shape import unseen_changes
 from gateway.source.catalog.shape_queries import shapes_digest
@@ -32,13 +33,14 @@ def has_unseen_changes(connection: _Connection, plan: Plan, targets: Collection[
     except psycopg.Error as error:
         text = error.diag.message_primary or str(error)
         raise classify_server_error(error.sqlstate, text, doing="looking at columns") from None
-    return bool(unseen_changes(plan.tables, _with_tables(plan, tables)))
+    after = _with_tables(plan, tables)
+    return bool(unseen_changes(plan.tables, after) or other_trees(plan.tables, after))
 
 
 class ShapeWatch:
     """Watch for changes of the copied tables of a plan that no Relation message reports.
 
-    They give rows other values, or an enum other labels.
+    They give rows other values, an enum other labels, or a tree of a filter other partitions.
     """
 
     def __init__(self) -> None:
@@ -64,7 +66,8 @@ class ShapeWatch:
         before = plan.tables if self._tables is None else self._tables
         self._digest, self._tables = digest, tables
         after = _with_tables(plan, tables)
-        return bool(unseen_changes(before, after)) or has_new_labels(before, after)
+        other = bool(unseen_changes(before, after) or other_trees(before, after))
+        return other or has_new_labels(before, after)
 
 
 def _with_tables(plan: Plan, tables: Mapping[int, Table]) -> Plan:

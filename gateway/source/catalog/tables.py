@@ -49,7 +49,16 @@ _TABLES: Final = """
                 pg_catalog.concat_ws(',', m.inhrelid, m.inhparent, m.xmin), ';'
                 ORDER BY m.inhrelid))
             FROM tree AS t JOIN pg_catalog.pg_inherits AS m ON m.inhparent = t.oid
-            WHERE NOT m.inhdetachpending) END
+            WHERE NOT m.inhdetachpending) END,
+        CASE WHEN c.relkind = 'p' THEN ARRAY(
+            $tree
+            SELECT l.oid FROM tree AS t JOIN pg_catalog.pg_class AS l ON l.oid = t.oid
+            WHERE l.relkind = 'r' AND NOT EXISTS (
+                SELECT FROM pg_catalog.pg_publication_rel AS r
+                JOIN pg_catalog.pg_publication AS p ON p.oid = r.prpubid
+                JOIN pg_catalog.pg_roles AS o ON o.oid = p.pubowner
+                WHERE r.prrelid = l.oid AND o.rolname = current_user)
+            ORDER BY l.oid) ELSE '{}' END
     FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
     WHERE c.oid = ANY(%s) AND c.relkind IN ('r', 'p')
     ORDER BY n.nspname, c.relname""".replace("$tree", tree_of("c.oid"))
@@ -194,7 +203,7 @@ def _read_tables(connection: _Connection, wanted: list[int]) -> dict[int, Table]
         if is_identity:
             chosen[relation] = tuple(names)
     result = {}
-    for oid, schema, name, kind, identity, ancestors, leaves, digest in tables:
+    for oid, schema, name, kind, identity, ancestors, leaves, digest, by_tree in tables:
         replica_identity = ReplicaIdentity(identity)
         result[oid] = Table(
             oid=oid,
@@ -211,6 +220,7 @@ def _read_tables(connection: _Connection, wanted: list[int]) -> dict[int, Table]
             leaves=tuple(leaves),
             may_toast=frozenset(toast[oid]),
             tree_digest=digest or "",
+            by_tree=tuple(by_tree),
         )
     return result
 

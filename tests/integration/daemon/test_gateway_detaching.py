@@ -106,10 +106,24 @@ def test_a_partition_that_is_detached_concurrently_leaves_a_set(
         assert_exactly_once(s, ["orders"], f"{s.slot}{name}")
 
 
+CHANGES = (
+    "UPDATE asia SET tenant = 3 - tenant; DELETE FROM asia WHERE id = 31;"
+    " INSERT INTO asia VALUES (1, 'asia', 40)"
+)
+
+
 @pytest.mark.parametrize("noticed", ["by_the_catalog", "by_a_relation"])
+@pytest.mark.parametrize(
+    ("away", "back"),
+    [
+        ("ALTER TABLE customers DETACH PARTITION asia", ATTACH),
+        ("ALTER TABLE asia SET UNLOGGED", "ALTER TABLE asia SET LOGGED"),
+    ],
+    ids=["detached", "unlogged"],
+)
 @alternating(__name__, 15, 18)
 def test_a_partition_that_is_back_before_anybody_looks_brings_what_it_got_meanwhile(
-    scene: MakeScene, database: Database, noticed: str
+    scene: MakeScene, database: Database, noticed: str, away: str, back: str
 ) -> None:
     looks = noticed == "by_the_catalog"
     role = f"role_{database.name}"
@@ -133,12 +147,8 @@ def test_a_partition_that_is_back_before_anybody_looks_brings_what_it_got_meanwh
             assert is_as_the_source(s)
 
             with connection.transaction():  # so that no look falls in between
-                connection.execute("ALTER TABLE customers DETACH PARTITION asia")
-                connection.execute(
-                    "UPDATE asia SET tenant = 3 - tenant; DELETE FROM asia"
-                    " WHERE id = 31; INSERT INTO asia VALUES (1, 'asia', 40)"
-                )
-                connection.execute(ATTACH)
+                for statement in (away, CHANGES, back):
+                    connection.execute(statement.encode())
             if not looks:
                 connection.execute("UPDATE customers SET tenant = 2 WHERE id = 39")
             wait_until(lambda: is_as_the_source(s), 60, "what has changed meanwhile")
@@ -148,9 +158,8 @@ def test_a_partition_that_is_back_before_anybody_looks_brings_what_it_got_meanwh
             assert gateway.terminate() == 0, gateway.log()
 
             with connection.transaction():
-                connection.execute("ALTER TABLE customers DETACH PARTITION asia")
-                connection.execute("UPDATE asia SET tenant = 3 - tenant")
-                connection.execute(ATTACH)
+                for statement in (away, "UPDATE asia SET tenant = 3 - tenant", back):
+                    connection.execute(statement.encode())
             s.run_to(current_lsn(connection))
             assert is_as_the_source(s), "a start finds it, too"
         finally:
