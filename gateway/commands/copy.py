@@ -180,7 +180,7 @@ def _chosen(
         for oid, fault in why_unreadable(connection, oids).items():
             raise ConfigError(
                 f"table {plan.tables[oid]} cannot be copied: {fault.reason}",
-                hint=f"let its owner or a superuser run: {fault.statement}",
+                hint=f"let its owner or a superuser run: {fault.sql}",
             )
     if request.where:
         _check_where(plan, next(iter(copies.values())), request.where, connection)

@@ -116,15 +116,15 @@ def make_plan(
 
     def hold(subscription: str, oid: int, fault: Fault) -> HeldTable:
         table = catalog.tables[oid]
-        reason = f"{fault.reason} ({fault.statement})" if fault.statement else fault.reason
         is_listed = named.has(subscription, table)
         return HeldTable(
             subscription,
             table.schema,
             table.name,
             oid,
-            reason,
-            fault.statement,
+            fault.explained,
+            fault.statements,
+            fault.by_hand,
             is_listed,
             fault.cause,
             masks.masked_as(subscription, table),

@@ -81,7 +81,7 @@ def apply_requests(
             if why is None and not request.cancel and copy.target_oid in unreadable:
                 fault = unreadable[copy.target_oid]
                 name = f"table {plan.tables[copy.target_oid]} of subscription {copy.subscription}"
-                why = f"{name}: {fault.reason} ({fault.statement})"
+                why = f"{name}: {fault.explained}"
             if why is None:
                 result[key] = _asked(result[key], request)
             elif not request.cancel:

@@ -12,11 +12,15 @@ from gateway.core.watermark import HeldCause, hint_of
 __all__ = ["REMEDIES", "remedy_of"]
 
 _IN_BRACKETS: Final = "do what the reason says in brackets"
+_PAST_ROW_SECURITY: Final = (
+    "a superuser runs the statement in the reason, if the role may read what row security hides in "
+    "any table"
+)
 
 REMEDIES: Final = (
     ("(GRANT ", "the owner of the table, or a superuser, runs the statement in the reason"),
     ("(ALTER PUBLICATION ", "the owner of the table runs the statement in the reason"),
-    ("(ALTER ROLE ", "a superuser runs the statement in the reason"),
+    ("(ALTER ROLE ", _PAST_ROW_SECURITY),
     ("row security hides rows", "ALTER ROLE ... BYPASSRLS for the role of source.dsn"),
     ("permission denied", "grant the role of source.dsn what the reason says"),
     ("a lock on it is held by", "let that session end, or end it with pg_terminate_backend"),

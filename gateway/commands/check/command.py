@@ -29,7 +29,7 @@ from gateway.commands.schemas import CollectedSchemas, routes_of
 from gateway.config import Settings
 from gateway.core.display import counted, lines_shown, say
 from gateway.core.errors import FatalError, GatewayError
-from gateway.definitions.model import Definitions
+from gateway.definitions.model import Definitions, HeldTable
 from gateway.monitor.remedies import remedy_of
 from gateway.runtime.planning.plan import read_definitions, read_plan
 from gateway.runtime.planning.preflight import local_refusals, server_refusals
@@ -45,6 +45,9 @@ __all__ = ["check", "print_statements"]
 def print_statements(settings: Settings) -> int:
     """Print the SQL that an owner of the tables has to run, and nothing else; return 0.
 
+    What gives the role more than these tables is a comment: an owner of one of them can cause it,
+    by row security, and whoever pipes the SQL to psql may be a superuser.
+
     Raises:
         DefinitionError: the definitions cannot be served.
         TransientError: a server does not answer.
@@ -54,7 +57,7 @@ def print_statements(settings: Settings) -> int:
         facts = server_facts(connection)
         plan = known_plan(settings, connection, definitions, facts)
         granted = plan
-        if any(held.statement for held in plan.held):
+        if any(held.statements for held in plan.held):
             # A table that may be read is published as well, so both are said at once.
             granted = known_plan(settings, connection, definitions, facts, readable=True)
         lines = missing_rights(connection, granted, prefix=settings.source.slot)
@@ -62,14 +65,23 @@ def print_statements(settings: Settings) -> int:
             say(line)
         held = (*plan.held, *granted.held)
         # Once, where several subscriptions have the table.
-        for line in dict.fromkeys(f"{one.statement};" for one in held if one.statement):
+        for statement in dict.fromkeys(sql for one in held for sql in one.statements):
+            say(f"{statement};")
+        for line in dict.fromkeys(map(_comment, (one for one in held if one.by_hand))):
             say(line)
-    if any(not one.statement for one in granted.held):
+    if any(not (one.statements or one.by_hand) for one in granted.held):
         print(
             "pgsluice: some tables are held for other reasons; `pgsluice check` names them",
             file=sys.stderr,
         )
     return 0
+
+
+def _comment(held: HeldTable) -> str:
+    return (
+        f"-- {'; '.join(held.by_hand)}; (row security of table {held.schema}.{held.table}; by hand "
+        "only: it lifts that of all tables for the role)"
+    )
 
 
 def check(settings: Settings) -> int:

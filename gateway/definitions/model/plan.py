@@ -167,16 +167,29 @@ class Fault:
     """Fault for which a table cannot be published.
 
     Attributes:
-        statement: SQL with which an owner or a superuser can repair it, or empty.
+        statements: SQL with which an owner or a superuser can repair it, in order.
+        by_hand: SQL that is needed as well, and gives the role more than this table: nothing runs
+            it unless somebody has decided so.
         always: Whether the table is held for it even if the file names the table; otherwise the
             definitions are refused.
         cause: Cause for which an operator has to request the copy.
     """
 
     reason: str
-    statement: str = ""
+    statements: tuple[str, ...] = ()
+    by_hand: tuple[str, ...] = ()
     always: bool = False
     cause: HeldCause = ""
+
+    @property
+    def sql(self) -> str:
+        """All statements, in one line."""
+        return "; ".join((*self.statements, *self.by_hand))
+
+    @property
+    def explained(self) -> str:
+        """The reason, and the statements in brackets."""
+        return f"{self.reason} ({self.sql})" if self.sql else self.reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +197,8 @@ class HeldTable:
     """Table of a subscription that cannot be published as it is now.
 
     Attributes:
-        statement: As in `Fault`.
+        statements: As in `Fault`.
+        by_hand: As in `Fault`.
         listed: Whether the file names the table; otherwise it is published implicitly.
         cause: As in `Fault`.
         masked_as: As in `TableCopy`.
@@ -195,7 +209,8 @@ class HeldTable:
     table: str
     oid: int
     reason: str
-    statement: str = ""
+    statements: tuple[str, ...] = ()
+    by_hand: tuple[str, ...] = ()
     listed: bool = True
     cause: HeldCause = ""
     masked_as: tuple[str, ...] = ()

@@ -80,9 +80,10 @@ def find_faults(
     known = tuple(states)
     faults: dict[TableId, Fault] = {}
     if rights:
-        if not readable:
-            faults |= _unreadable(connection, plan, known)
         faults |= _not_ours(connection, plan, settings.source.slot)
+        for table_id, why in {} if readable else _unreadable(connection, plan, known).items():
+            # A table can lack both rights: its owner is asked for all at once.
+            faults[table_id] = _joined([faults[table_id], why] if table_id in faults else [why])
     reasons = dict(_shape_faults(settings, connection, plan))
     reasons |= topic_name_faults(
         plan, known, settings.topics.names, reserved_topics(settings, plan)
@@ -272,8 +273,12 @@ def _unreadable(
 def _joined(faults: Sequence[Fault]) -> Fault:
     if len(faults) == 1:
         return faults[0]
-    reasons, statements = [f.reason for f in faults], [f.statement for f in faults]
-    return Fault("; ".join(reasons), "; ".join(statements), always=True)
+    return Fault(
+        "; ".join(fault.reason for fault in faults),
+        tuple(dict.fromkeys(sql for fault in faults for sql in fault.statements)),
+        tuple(dict.fromkeys(sql for fault in faults for sql in fault.by_hand)),
+        always=True,
+    )
 
 
 def _not_ours(connection: psycopg.Connection, plan: Plan, prefix: str) -> dict[TableId, Fault]:
@@ -311,7 +316,7 @@ def _not_ours(connection: psycopg.Connection, plan: Plan, prefix: str) -> dict[T
         else:
             continue
         for table_id in targets[oid]:
-            faults[table_id] = Fault(reason, statement)
+            faults[table_id] = Fault(reason, (statement,))
     if not own.existing and plan.targets <= faults.keys():
         return {}
     return {table_id: why for table_id, why in faults.items() if table_id in plan.open_ended}

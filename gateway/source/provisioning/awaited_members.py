@@ -29,7 +29,7 @@ def awaited_members(
     Raises:
         psycopg.Error: the server refuses, or is gone.
     """
-    awaited = {held.oid for held in plan.held if held.statement}
+    awaited = {held.oid for held in plan.held if held.statements or held.by_hand}
     wanted = {oid for publication in plan.server_publications for oid in publication.member_oids}
     unread = {oid for found in existing.values() for oid in found.table_oids} - wanted
     if not awaited or not unread:

@@ -65,27 +65,27 @@ def why_unreadable(connection: _Connection, oids: Collection[int]) -> dict[int, 
     if not oids:
         return {}
     found: dict[int, Fault] = {}
-    secured: dict[int, Fault] = {}
     wanted = [sorted(oids)]
     try:
+        secured = {oid for (oid,) in connection.execute(_ROW_SECURITY, wanted)}
         for row in connection.execute(_UNREADABLE, wanted):
             oid, schema, name, role, may_use, may_read = row
             use = f"GRANT USAGE ON SCHEMA {schema} TO {role}"
             select = f"GRANT SELECT ON {schema}.{name} TO {role}"
+            reasons, statements, by_hand = [], [], []
             if not may_use:
-                reason = f"permission denied for schema {schema}"
-                statement = use if may_read else f"{use}; {select}"
+                reasons.append(f"permission denied for schema {schema}")
+                statements.append(one_line(use))
             elif not may_read:
-                reason = f"permission denied for table {schema}.{name}"
-                statement = select
-            else:
-                reason = f"row security hides rows of {schema}.{name} from role {role}"
-                statement = f"ALTER ROLE {role} BYPASSRLS"
-                secured[oid] = Fault(reason, one_line(statement), always=True)
-                continue
-            found[oid] = Fault(reason, one_line(statement), always=True)
-        for (oid,) in connection.execute(_ROW_SECURITY, [sorted(secured)]):
-            found[oid] = secured[oid]
+                reasons.append(f"permission denied for table {schema}.{name}")
+            if not may_read:
+                statements.append(one_line(select))
+            if oid in secured:
+                reasons.append(f"row security hides rows of {schema}.{name} from role {role}")
+                by_hand.append(one_line(f"ALTER ROLE {role} BYPASSRLS"))
+            if reasons:
+                why = "; ".join(reasons)
+                found[oid] = Fault(why, tuple(statements), tuple(by_hand), always=True)
     except psycopg.Error as error:
         text = error.diag.message_primary or str(error)
         raise classify_server_error(error.sqlstate, text, doing="reading privileges") from None

@@ -11,7 +11,7 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 from tests.support.backends.servers import Database
 from tests.support.gateway.process import GatewayProcess
-from tests.support.gateway.scene import Connection, Scene, wait_until_confirmed
+from tests.support.gateway.scene import Connection, Scene, value_of, wait_until_confirmed
 from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
@@ -165,24 +165,42 @@ def test_a_table_that_the_gateways_role_does_not_own_is_held_with_what_to_run(
         checked = s.cli("check")
         assert checked.code == 0, checked.out  # nothing that stops a start, or a change
         assert "is held: must be owner of table public.m" in checked.out
-        (statement,) = s.cli("check", "--sql").out.splitlines()
-        assert statement.removesuffix(";") in checked.out
-        connection.execute(statement.encode())
+        added, granted = s.cli("check", "--sql").out.splitlines()
+        assert added.removesuffix(";") in checked.out and granted.removesuffix(";") in checked.out
+        connection.execute(added.encode())
         wait_for_held(s, process, {"public.m": "permission denied for table public.m"})
         # Its owner has done half of what is to be done: no start undoes it, or asks for it again.
         assert process.terminate() == 0, process.log()
         process = s.project.start()
         published(s, connection, process, 3)
-        assert s.cli("check", "--sql").out == f"GRANT SELECT ON public.m TO {gateway};\n"
-        attacker.execute(f"GRANT SELECT ON m TO {gateway}".encode())
+        assert granted == f"GRANT SELECT ON public.m TO {gateway};"
+        assert s.cli("check", "--sql").out.splitlines() == [granted]
+        attacker.execute(granted.encode())
         # At the next look; what is only tried now and then, ever more rarely, would take longer.
         wait_until(lambda: "public.m: ready" in s.cli("status").out, 10, "m to be copied")
+
+        # One whose owner would have the role widened by whoever runs what is printed.
+        attacker.execute(
+            "CREATE TABLE r (a int PRIMARY KEY); ALTER TABLE r ENABLE ROW LEVEL SECURITY"
+        )
+        wait_for_held(s, process, {"public.r": "must be owner of table public.r"})
+        lines = s.cli("check", "--sql").out.splitlines()
+        assert [line.split()[0] for line in lines] == ["ALTER", "GRANT", "--"]
+        assert f"ALTER ROLE {gateway} BYPASSRLS; (row security of table public.r;" in lines[2]
+        for line in lines:
+            connection.execute(line.encode())
+        wait_for_held(s, process, {"public.r": "row security hides rows of public.r"})
+        widened = f"SELECT rolbypassrls FROM pg_roles WHERE rolname = '{gateway}'"
+        assert value_of(connection, widened) is False
+        assert s.cli("check", "--sql").out.splitlines() == lines[2:]
+        attacker.execute("DROP TABLE r")
+        wait_for_held(s, process, {})
 
         # One that cannot be updated as long as it is published does not stay for that.
         attacker.execute("CREATE TABLE k (a int PRIMARY KEY); INSERT INTO k VALUES (1)")
         wait_for_held(s, process, {"public.k": "must be owner of table public.k"})
-        (statement,) = s.cli("check", "--sql").out.splitlines()
-        connection.execute(statement.encode())
+        added, _ = s.cli("check", "--sql").out.splitlines()
+        connection.execute(added.encode())
         wait_for_held(s, process, {"public.k": "permission denied for table public.k"})
         attacker.execute("ALTER TABLE k DROP CONSTRAINT k_pkey")
         wait_for_held(s, process, {"public.k": "does not have a replica identity"})
