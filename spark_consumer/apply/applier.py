@@ -13,6 +13,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Protocol
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -33,6 +35,7 @@ from spark_consumer.kafka.position import Position, Share
 from spark_consumer.kafka.records import FrameRecords, TopicRecords
 from spark_consumer.kafka.registry import Schemas
 from spark_consumer.kafka.schema_epochs import Epoch, cut_epochs
+from spark_consumer.spark.failures import is_of_record
 from spark_consumer.spark.tuning import cached, query_settings, tuned
 
 __all__ = ["Applier", "EpochWriter", "begun_copy", "checked", "reached"]
@@ -202,7 +205,13 @@ class Applier:
                 stack.enter_context(tuned(self.spark, query_settings(size)))
                 # One read, whatever is asked of them, and one file for each commit.
                 records = stack.enter_context(cached(records.coalesce(1)))
-            applied = self._guessed.apply(table, found, share, records)
+            try:
+                applied = self._guessed.apply(table, found, share, records)
+            except (PySparkException, Py4JError) as error:
+                # The guess decodes records that the share may supersede by a `t`, too.
+                if not is_of_record(error):
+                    raise
+                applied = None
             if applied is None:
                 held = survey(records).get(share.topic)
                 frame = FrameRecords(records)

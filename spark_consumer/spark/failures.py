@@ -37,6 +37,7 @@ __all__ = [
     "as_error",
     "cause",
     "every_table",
+    "is_of_record",
     "may_pass",
 ]
 
@@ -133,6 +134,11 @@ def as_error(label: str, error: Exception) -> ConsumerError:
         f"{label}: the job failed on it ({type(error).__name__}{place})",
         hint=f"this is a fault of the job, please report it; to continue, {COPY_AGAIN}",
     )
+
+
+def is_of_record(error: Exception) -> bool:
+    """Whether Spark failed on a record: it cannot be decoded, or no table can have its value."""
+    return NO_VARIANT in str(error) or any(text in str(error) for text in _NO_RECORD)
 
 
 def may_pass(error: Any) -> bool:

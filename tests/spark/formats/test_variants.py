@@ -192,6 +192,24 @@ def test_a_table_is_held_when_the_setting_changes_and_a_copy_makes_it_again(
     assert shown(table, "b") == [(3, '{"a":1}')]
 
 
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("snapshot", ["first", "false"], ids=["copy", "truncate"])
+def test_a_value_that_no_variant_can_have_is_skipped_where_the_share_supersedes_it(
+    spark: SparkSession, tmp_path: Path, kind: TableFormatName, snapshot: str
+) -> None:
+    topic = TableTopic(VariantSchemas(), "s.public.t", [ID, B], ["id"])
+    table = Direct(spark, tmp_path, topic, opened(kind))
+    topic.truncate(0x90, 0, snapshot="first")
+    topic.change("r", 0x90, 0, after={"id": 1, "b": "1"})
+    table.apply()
+    topic.change("c", 0xA0, 1, after={"id": 2, "b": '{"n": 1e400}'})
+    topic.truncate(0xB0, 0, snapshot=snapshot)
+    topic.change("c", 0xB1, 0, after={"id": 3, "b": "[3.0]"})
+    table.apply()
+
+    assert shown(table, "b") == [(3, "[3]")]
+
+
 def test_a_change_feed_has_the_variants(spark: SparkSession, tmp_path: Path) -> None:
     topic = TableTopic(VariantSchemas(), "s.public.t", [ID, B], ["id"])
     table = Direct(spark, tmp_path, topic)
