@@ -8,11 +8,11 @@ files as, they are written again, in the same commit.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructField
+from pyspark.sql.types import DataType, StructField, VariantType
 
 from spark_consumer.errors import COPY_AGAIN, TableError
 from spark_consumer.formats.iceberg.metadata import State
@@ -22,12 +22,16 @@ from spark_consumer.values.conversions import literal
 
 __all__ = ["alter_columns", "replace_columns"]
 
+_VARIANTS: Final = 3
+"""Version of Iceberg's format since which tables have VARIANT."""
+
 
 def replace_columns(state: State, fields: Sequence[StructField]) -> None:
     """Let the transaction of a state give the table other columns, if they differ."""
     before = state.metadata.fields(state.base)
     if _described(before) == _described(fields):
         return
+    _allow(state, fields)
     update = state.changes.updateSchema()
     for field in before:
         update.deleteColumn(field.name)
@@ -50,6 +54,8 @@ def alter_columns(state: State, steps: Iterable[Step], rows: DataFrame) -> DataF
         TableError: the value of rows in a new column cannot be parsed.
     """
     again = False
+    steps = list(steps)
+    _allow(state, [step.field for step in steps if isinstance(step, Add)])
     for step in steps:
         update = state.changes.updateSchema().caseSensitive(True)
         match step:
@@ -71,6 +77,15 @@ def alter_columns(state: State, steps: Iterable[Step], rows: DataFrame) -> DataF
                     rows = rows.withColumn(field.name, value)
         update.commit()
     return rows if again else None
+
+
+def _allow(state: State, fields: Iterable[StructField]) -> None:
+    """Give the table the version of Iceberg's format that types of columns require."""
+    has_variants = any(isinstance(field.dataType, VariantType) for field in fields)
+    if has_variants and int(state.changes.currentMetadata().formatVersion()) < _VARIANTS:
+        update = state.changes.updateProperties()
+        update.set("format-version", str(_VARIANTS))
+        update.commit()
 
 
 def _widen(state: State, update: Any, field: StructField, to: DataType) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, VariantType
 
+from schemas.settings.consumer import Readers
 from schemas.settings.tables import TableFormatName
 from spark_consumer.errors import SettingsError, TableError
 from spark_consumer.formats.choice import open_format
@@ -35,8 +36,8 @@ J = Col("j", "string", "json", None, 3)
 LATE = Col("late", "string", "jsonb", None, 4, '{"k": [1, null]}')
 
 
-def opened(kind: TableFormatName) -> TableFormat:
-    return DeltaFormat() if kind == "delta" else IcebergFormat()
+def opened(kind: TableFormatName, readers: Readers = "current") -> TableFormat:
+    return DeltaFormat(readers=readers) if kind == "delta" else IcebergFormat(readers)
 
 
 def shown(table: Direct, *columns: str) -> list[tuple[Any, ...]]:
@@ -190,6 +191,37 @@ def test_a_table_is_held_when_the_setting_changes_and_a_copy_makes_it_again(
     topic.change("r", 0xC0, 0, after={"id": 3, "b": '{"a": 1}'})
     table.apply()
     assert shown(table, "b") == [(3, '{"a":1}')]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("by", ["copy", "new column"])
+def test_a_table_for_the_widest_readers_becomes_one_with_variants(
+    spark: SparkSession, tmp_path: Path, kind: TableFormatName, by: str
+) -> None:
+    topic = TableTopic(StaticSchemas(), "s.public.t", [ID, B][: 2 if by == "copy" else 1], ["id"])
+    table = Direct(spark, tmp_path, topic, opened(kind, "widest"))
+    topic.truncate(0x90, 0, snapshot="first")
+    for key in (1, 2):
+        topic.change("r", 0x90, 0, after={"id": key, "b": "[]"})
+    table.apply()
+    topic.change("d", 0x91, 0, before={"id": 2})
+    table.apply()
+    table.tables = opened(kind)
+    other = VariantSchemas()
+    other._schemas = topic.registry._schemas
+    topic.registry = other
+    topic.columns = [ID, B if by == "copy" else Col("b", "string", "jsonb", None, 2, '{"a": 0}')]
+    if by == "copy":
+        topic.truncate(0xA0, 0, snapshot="first")
+        topic.change("r", 0xA0, 0, after={"id": 1, "b": '{"a": 0}'})
+    topic.change("c", 0xA1, 0, after={"id": 3, "b": "3.0"})
+    table.apply()
+    assert shown(table, "b") == [(1, '{"a":0}'), (3, "3")]
+
+    topic.change("u", 0xB0, 0, after={"id": 1, "b": "null"})
+    topic.change("d", 0xB1, 0, before={"id": 3})
+    table.apply()
+    assert shown(table, "b") == [(1, "null")]
 
 
 @pytest.mark.parametrize("kind", FORMATS)
