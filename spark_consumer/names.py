@@ -22,7 +22,7 @@ __all__ = [
 _NOT_PLAIN: Final = re.compile(r"-x|[^A-Za-z0-9_-]")
 _LSN: Final = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
 _WRITTEN: Final = re.compile(r"-x002Dx|-x((?!D[89A-F]..-)(?:10|[0-9A-F])?[0-9A-F]{4})-")
-"""What `part` writes; other numbers, of no character or of half of one, are left as they are."""
+"""Escapes that `part` writes; others, of no character or of half of one, are left as they are."""
 
 HISTORY: Final = "__history"
 """End of the name of a history's folder; the rest is that of its table."""
