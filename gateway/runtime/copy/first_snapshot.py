@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
+import logging
 import threading
 import time
 from collections.abc import Callable
 from typing import Final
 
 from gateway.copy import Snapshot
-from gateway.core.errors import GatewayError
+from gateway.core.errors import AccessError, FatalError, TransientError
+from gateway.observe import event
 from gateway.runtime.wait_log import WaitNotice
 from gateway.source.copy.chunk_reader import ChunkReader
 
 __all__ = ["FirstSnapshot"]
 
+_LOG: Final = logging.getLogger(__name__)
 _GATE_S: Final = 0.1
 
 
@@ -40,6 +42,7 @@ class FirstSnapshot:
             note: Called with each snapshot that is taken meanwhile.
 
         Raises:
+            AccessError: the role may not begin a transaction with an id.
             TransientError: the connection is gone.
         """
         began, waiting = time.monotonic(), False
@@ -67,7 +70,16 @@ def _first_unused(reader: ChunkReader) -> int:
     A snapshot's xmax follows the last one that has ended. One that is still running may be later,
     and yet be published: its commit is written, and waits for a synchronous standby.
     """
-    with contextlib.suppress(GatewayError):
+    try:
         if (xid := reader.new_xid()) is not None:
             return xid
+    except (AccessError, TransientError):
+        raise
+    except FatalError as error:  # the server gives no ids: nobody begins to write any more
+        event(
+            _LOG,
+            logging.WARNING,
+            "the first reads do not wait for commits that a synchronous standby has not confirmed",
+            because=error.message,
+        )
     return reader.snapshot().xmax

@@ -185,7 +185,8 @@ class ChunkReader(Closing):
         It writes nothing, so its end waits for no synchronous standby.
 
         Raises:
-            FatalError: no right to do so.
+            AccessError: no right to do so.
+            FatalError: the server gives no ids any more.
             TransientError: the connection is gone.
         """
         if self._row("SELECT pg_catalog.pg_is_in_recovery()", "looking")[0]:
