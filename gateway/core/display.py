@@ -14,7 +14,16 @@ import sys
 from html import escape
 from typing import Final, TextIO
 
-__all__ = ["NOT_IN_A_LINE", "as_html", "as_word", "counted", "lines_shown", "say", "shown"]
+__all__ = [
+    "NOT_IN_A_LINE",
+    "as_html",
+    "as_word",
+    "counted",
+    "first_lines",
+    "lines_shown",
+    "say",
+    "shown",
+]
 
 # C0 and C1, DEL; marks, embeddings, overrides and isolates of direction; line and paragraph
 # separators; the byte order mark; halves of surrogate pairs, which no encoding takes.
@@ -41,6 +50,17 @@ def lines_shown(text: object) -> str:
 def counted(number: int, noun: str) -> str:
     """Return a number and its noun, which takes an `s` in the plural."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def first_lines(text: str, most: int, rest: str) -> str:
+    """Return the whole lines of a text that are at most `most` characters.
+
+    If some are left out, `rest` is the last line.
+    """
+    if len(text) <= most:
+        return text
+    whole = text[: most + 1].rpartition("\n")[0]
+    return f"{whole}\n{rest}" if whole else rest
 
 
 def as_html(text: object) -> str:

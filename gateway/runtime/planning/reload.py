@@ -29,6 +29,7 @@ from psycopg import sql
 
 from gateway.config import Settings
 from gateway.copy import Snapshot
+from gateway.core.display import first_lines
 from gateway.core.errors import FatalError, GatewayError, TransientError
 from gateway.core.lsn import Lsn
 from gateway.core.watermark import CopyRequest, CopyState, Refusal, Watermark
@@ -340,7 +341,8 @@ class Reloader:
             now_ms,
             self._read,
             error.message[:_MOST_KEPT],
-            (error.hint or "")[:_MOST_KEPT],
+            # A statement that is cut off can be another one, for another table.
+            first_lines(error.hint or "", _MOST_KEPT, "`pgsluice check --sql` prints all of it"),
         )
         if not same:
             event(
