@@ -106,11 +106,12 @@ def copy(
             send_request(settings.kafka, topic, identity, registry, request)
         finally:
             registry.close()
+        answer = _Answer(request, chosen, wait)
         ask(
             settings,
             connection,
             LOOK_FOR_REQUESTS,
-            _Answer(request, chosen, wait),
+            answer,
             timeout_s,
             absent=SlotError(
                 f'no gateway reads replication slot "{settings.source.slot}"',
@@ -122,7 +123,7 @@ def copy(
             ),
         )
     say("cancelled" if cancel else "copied" if wait else f"copies requested; {_STATUS}")
-    left_out = [] if cancel else _held(plan, request)
+    left_out = [] if cancel else answer.left_out
     for held in left_out:
         say(
             f"not for subscription {held.subscription}, where the table is held: {held.reason}",
@@ -241,10 +242,21 @@ class _Answer:
         self._chosen = chosen
         self._wait = wait
         self._held_since: float | None = None
+        self.left_out: list[CopyState] = []
+        """Tables of the request that are held for other subscriptions than those of `chosen`."""
 
     def __call__(self, found: CommittedState) -> bool:
         if found.watermark is None or self._request in found.requests:
             return False
+        # The gateway's own: what the plan of this command holds may be a lock that has gone since.
+        self.left_out = [
+            state
+            for state in found.watermark.copies
+            if (state.schema, state.table) == (self._request.schema, self._request.table)
+            and self._request.subscription in (None, state.subscription)
+            and (state.subscription, state.schema, state.table) not in self._chosen
+            and state.state == "held"
+        ]
         if not self._wait or self._request.cancel:
             return True
         states = [

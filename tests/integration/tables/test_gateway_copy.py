@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gateway.runtime.planning.reload import channel_of
 from tests.support.backends.servers import Database
 from tests.support.gateway.process import GatewayProcess
 from tests.support.gateway.scene import (
@@ -221,6 +223,27 @@ def test_what_waits_can_be_cancelled_and_what_has_begun_as_a_whole_cannot(
         refused = s.cli("copy", "--cancel")
         assert refused.code == 1
         assert "consumers have dropped what they had of it" in refused.err
+
+
+def test_a_cause_that_is_repaired_while_a_copy_is_awaited_leaves_nobody_out(
+    scene: MakeScene, database: Database
+) -> None:
+    with database.connect() as connection, ThreadPoolExecutor(1) as thread:
+        connection.execute(TABLES.encode())
+        s = scene(DEFINITIONS, definitions={"watch_interval_s": 0})
+        process = started(s)
+        connection.execute(f"LISTEN {channel_of(s.slot)}".encode())
+        process.send(signal.SIGSTOP)
+        try:
+            connection.execute("ALTER TABLE t REPLICA IDENTITY DEFAULT")
+            asked = thread.submit(s.cli, "copy", "t")
+            assert [*connection.notifies(timeout=60, stop_after=1)], "the request is in Kafka"
+            connection.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+        finally:
+            process.send(signal.SIGCONT)
+        copied = asked.result(120)
+        assert (copied.code, copied.out, copied.err) == (0, "copied\n", "")
+        assert process.terminate() == 0, process.log()
 
 
 REASON = (
