@@ -45,8 +45,8 @@ __all__ = ["check", "print_statements"]
 def print_statements(settings: Settings) -> int:
     """Print the SQL that an owner of the tables has to run, and nothing else; return 0.
 
-    What gives the role more than these tables is a comment: an owner of one of them can cause it,
-    by row security, and whoever pipes the SQL to psql may be a superuser.
+    A statement that gives the role more than these tables is a comment: an owner of one of them can
+    cause it, by row security, and whoever pipes the SQL to psql may be a superuser.
 
     Raises:
         DefinitionError: the definitions cannot be served.
