@@ -80,6 +80,11 @@ class Monitored:
         assert isinstance(found, dict)
         return found
 
+    def status_without_problems(self) -> dict[str, Any]:
+        """Of ``/status``; empty while it shows a problem."""
+        found = self.status()
+        return {} if found["problems"] else found
+
 
 def test_a_gateway_tells_what_it_has_done_and_shows_no_value(
     scene: MakeScene, database: Database
@@ -109,7 +114,9 @@ def test_a_gateway_tells_what_it_has_done_and_shows_no_value(
             return found if done and found.get("lag_bytes", {}).get((), 1) == 0 else {}
 
         found = wait_until(counted, 60, "the figures to be posted")
-        status = gateway.status()
+        # The page's poll of the server is up to five seconds old: from when the copy waited for
+        # transactions of other databases, perhaps.
+        status = wait_until(gateway.status_without_problems, 30, "the page to show no problem")
         code, commanded = s.cli("status", "--json").code, json.loads(s.cli("status", "--json").out)
         texts = [gateway.get(path)[1] for path in ("/metrics", "/status", "/", "/healthz")]
         assert gateway.process.terminate() == 0, gateway.process.log()
@@ -134,7 +141,6 @@ def test_a_gateway_tells_what_it_has_done_and_shows_no_value(
     assert found["lag_seconds"][()] == 0
     assert (code, commanded["problems"]) == (0, [])
     assert status["tables"] == [{**t, "estimate": None} for t in commanded["tables"]]
-    assert status["problems"] == []
     assert status["gateway"]["version"] == package_version()
     assert status["gateway"]["started_at"] <= found["last_commit_timestamp_seconds"][()]
     assert commanded["slot"]["reader"] == f"pgsluice {package_version()}"
@@ -194,7 +200,7 @@ def test_a_held_table_is_told_everywhere(scene: MakeScene, database: Database) -
             return ("held", s.slot, "public.t") in gateway.metrics().get("table_held", {})
 
         wait_until(is_held, 60, "t to be held")
-        (problem,) = gateway.status()["problems"]
+        (problem,) = [p for p in gateway.status()["problems"] if p["severity"] == "act"]
         status, checked = s.cli("status"), s.cli("check")
         assert gateway.process.terminate() == 0, gateway.process.log()
 
