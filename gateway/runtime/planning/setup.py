@@ -306,7 +306,8 @@ def _first_plan(
         event(
             _LOG,
             logging.WARNING,
-            "definitions do not fit the source now; checking in Kafka whether they did",
+            "definitions do not fit the source now; reading in Kafka whether a gateway has served "
+            "them before",
             # The whole text, with hints, follows if they did not.
             error=error.reason,
         )
