@@ -12,10 +12,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
+from zipfile import ZipFile
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
@@ -99,6 +101,8 @@ _QUIET: Final = "WARN"
 """Spark's own level is INFO: several hundred lines for a start, and a dozen for each query."""
 _LOG_PROPERTIES: Final = ("log4j2.configurationFile", "log4j.configurationFile")
 _CLASS_PATH: Final = "spark.driver.extraClassPath"
+_WITH_JARS: Final = ("spark.jars", "spark.jars.packages", _CLASS_PATH)
+"""Settings that give a session classes that are not in Spark's own folder."""
 _ONE_PROCESS: Final = re.compile(r"local(\[|$)")
 _SECRET: Final = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
 """As ``spark.redaction.regex`` has it."""
@@ -126,6 +130,9 @@ def build_session(settings: ConsumerSettings, jars: Iterable[str] = ()) -> Spark
     Args:
         settings: Settings of the job; `ConsumerSettings.spark` prevails over what is set here.
         jars: Paths of connector jars, besides `ConsumerSettings.jars`.
+
+    Raises:
+        SettingsError: no setting names a jar, and Spark's own folder does not have the job's.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -135,6 +142,8 @@ def build_session(settings: ConsumerSettings, jars: Iterable[str] = ()) -> Spark
     conf = SparkConf().setAppName("pgsluice consume")
     conf.setAll(list(session_settings(jars, settings).items()))
     if "PYSPARK_GATEWAY_PORT" not in os.environ and SparkContext._gateway is None:
+        if not any(conf.contains(name) for name in _WITH_JARS):
+            _look_for_jars(Path(_find_spark_home()))  # type: ignore[no-untyped-call]
         os.environ["SPARK_LOCAL_DIRS"] = ",".join(_private_folders(settings))
         # A signal to the whole process group must not end the JVM before the job has stopped.
         gateway = launch_gateway(  # type: ignore[no-untyped-call]
@@ -147,6 +156,26 @@ def build_session(settings: ConsumerSettings, jars: Iterable[str] = ()) -> Spark
     made = SparkSession.builder.config(conf=conf).getOrCreate()
     remember_names(made)
     return made
+
+
+def _look_for_jars(home: Path) -> None:
+    """Look for the job's jar in Spark's own folder, unless Spark's defaults may name it.
+
+    A JVM without it would say of each class that it is missing, in thirty lines of Java, before
+    `check_session` could say why.
+    """
+    configured = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf") / "spark-defaults.conf"
+    if configured.exists() or "PYSPARK_SUBMIT_ARGS" in os.environ:
+        return
+    wanted = _OWN[0].replace(".", "/") + ".class"
+    for path in (home / "jars").glob("*.jar"):
+        with ZipFile(path) as jar:
+            if wanted in jar.namelist():
+                return
+    raise SettingsError(
+        f"Spark has no class {_OWN[0]}: no jar is named, and {home / 'jars'} does not have it",
+        hint=_JARS_HINT,
+    )
 
 
 def quieten(conf: SparkConf, jvm: Any) -> None:
