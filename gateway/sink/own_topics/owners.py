@@ -124,7 +124,8 @@ def read_owners(
         kafka: librdkafka properties of the user.
         registry: Registry with the schemas of markers.
         subscriptions: Names of the subscriptions.
-        timeout_s: Timeout in seconds.
+        timeout_s: Seconds without an answer after which to give up. Each topic that has been read
+            counts as one; records of a topic do not, since somebody may write without an end.
         refused: Receives the errors of marker topics that may not be described or read, by name,
             instead of raising them.
 
@@ -141,7 +142,6 @@ def read_owners(
     registered = {topic: RegisteredSchemas(registry, longest=_LONGEST) for topic in existing}
     connection_errors = ErrorCallback()
     consumer = make_client(Consumer, consumer_properties(kafka), connection_errors)
-    deadline = time.monotonic() + timeout_s
     found: dict[str, Owner] = {}
     try:
         # Asked for one by one, many topics would take longer than there is time.
@@ -150,7 +150,7 @@ def read_owners(
         connect_first(consumer, left[0])
         while left:
             places = {topic: bounds[topic][0] for topic in left}
-            tails, whole, denied = _read_tails(consumer, places, look, registered, deadline)
+            tails, whole, denied = _read_tails(consumer, places, look, registered, timeout_s)
             if denied and refused is None:
                 raise next(iter(denied.values()))
             for topic, error in denied.items():
@@ -183,7 +183,7 @@ def _read_tails(
     topics: Mapping[str, LogBounds],
     look: int,
     registered: Mapping[str, RegisteredSchemas],
-    deadline: float,
+    timeout_s: float,
 ) -> tuple[dict[str, list[NamedOwners | None]], set[str], dict[str, FatalError]]:
     """Return the markers in the last `look` offsets of each topic.
 
@@ -201,7 +201,10 @@ def _read_tails(
     tails: dict[str, list[NamedOwners | None]] = {topic: [] for topic in topics}
     left, unreadable = set(topics), Counter[str]()
     denied: dict[str, FatalError] = {}
+    deadline, waiting = time.monotonic() + timeout_s, len(left)
     while left:
+        if len(left) < waiting:
+            deadline, waiting = time.monotonic() + timeout_s, len(left)
         message = consumer.poll(min(_POLL_S, _rest(deadline)))
         if message is None:
             continue
