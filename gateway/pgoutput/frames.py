@@ -24,6 +24,7 @@ __all__ = [
     "Keepalive",
     "decode_keepalive",
     "message_error",
+    "oid_position",
     "read_begin",
     "read_commit",
     "wal_start",
@@ -36,7 +37,8 @@ _COMMIT_TAG: Final = letters.TAG_COMMIT.encode()
 KEEPALIVE_TAG: Final = ord("k")
 
 XLOGDATA_HEADER: Final = 25
-"""Bytes before the pgoutput message: tag, wal_start, wal_end, send time."""
+"""Size of the header of XLogData (tag, wal_start, wal_end, send time), and so the index in a frame
+of the tag of its pgoutput message."""
 
 _LSN: Final = Struct("!Q")
 _BEGIN: Final = Struct("!c24xcQqI")
@@ -96,6 +98,14 @@ def read_commit(frame: bytes) -> tuple[int, int, int] | None:
     if kind != _XLOGDATA or tag != _COMMIT_TAG or flags:
         return None
     return commit_lsn, end_lsn, commit_time
+
+
+def oid_position(*, streamed: bool) -> int:
+    """Return where the relation's OID is in the XLogData frame of an Insert, Update or Delete.
+
+    In a streamed transaction the xid is before it.
+    """
+    return XLOGDATA_HEADER + (5 if streamed else 1)
 
 
 def wal_start(frame: bytes) -> Lsn:

@@ -30,6 +30,7 @@ from gateway.envelope.markers import (
 )
 from gateway.pgoutput import letters
 from gateway.pgoutput.decoder import decode_message
+from gateway.pgoutput.frames import XLOGDATA_HEADER, oid_position
 from gateway.pgoutput.messages import LogicalMessage, Relation, Truncate, Type
 from gateway.routing.build.publication_history import first_change_from, first_lsn
 from gateway.routing.build.relation_routes import RelationRoutes
@@ -52,7 +53,6 @@ from gateway.transactions import (
 
 __all__ = ["Router"]
 
-_MESSAGE_AT: Final = 25
 _INSERT: Final = ord(letters.TAG_INSERT)
 _UPDATE: Final = ord(letters.TAG_UPDATE)
 _CHANGES: Final = b"IUD"
@@ -171,7 +171,7 @@ class Router:
         until = None
         if self._routes.history and self._verdicts is None:  # otherwise it was read ahead
             until = self._routes.enter(first_lsn(transaction))
-        at = _MESSAGE_AT + (5 if transaction.streamed else 1)
+        at = oid_position(streamed=transaction.streamed)
         piece = Piece()
         if self._verdicts is None:
             for frames in transaction.frames():
@@ -240,7 +240,7 @@ class Router:
             self._announce(event.relations, event.streamed, None)
             return
         for frames in event.frames():
-            relations = [frame for frame in frames if frame[_MESSAGE_AT] == _RELATION]
+            relations = [frame for frame in frames if frame[XLOGDATA_HEADER] == _RELATION]
             self._announce(relations, event.streamed, event.xid)
 
     def route_standalone(self, message: StandaloneMessage) -> list[Record]:
@@ -315,7 +315,7 @@ class Router:
                 if piece.is_full():
                     yield piece.pop()
                 frame = frames[place]
-                tag = frame[_MESSAGE_AT]
+                tag = frame[XLOGDATA_HEADER]
                 if tag not in _CHANGES:
                     self._route_other(frame, tag, transaction, tx, piece.records)
                     place += 1
@@ -336,15 +336,15 @@ class Router:
         except UnannouncedError as error:
             raise ProtocolError(
                 f"relation {error.oid} was never announced",
-                tag=frame[_MESSAGE_AT : _MESSAGE_AT + 1],
-                offset=at - _MESSAGE_AT,
+                tag=frame[XLOGDATA_HEADER : XLOGDATA_HEADER + 1],
+                offset=at - XLOGDATA_HEADER,
             ) from error
         if piece.is_full():
             yield piece.pop()
 
     def _announce(self, frames: Sequence[bytes], streamed: bool, xid: int | None) -> None:
         for frame in frames:
-            message = decode_message(frame, _MESSAGE_AT, streamed=streamed)
+            message = decode_message(frame, XLOGDATA_HEADER, streamed=streamed)
             assert isinstance(message, Relation)
             self._learn(message, xid)
 
@@ -363,7 +363,7 @@ class Router:
         tx: TransactionState,
         out: list[Record],
     ) -> None:
-        message = decode_message(frame, _MESSAGE_AT, streamed=transaction.streamed)
+        message = decode_message(frame, XLOGDATA_HEADER, streamed=transaction.streamed)
         match message:
             case Relation():
                 self._learn(message, transaction.xid)

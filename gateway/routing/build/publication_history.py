@@ -13,6 +13,7 @@ from typing import Final
 
 from gateway.core.lsn import ZERO_LSN, Lsn
 from gateway.definitions.model import Publish
+from gateway.pgoutput.frames import XLOGDATA_HEADER
 from gateway.transactions import Transaction
 
 __all__ = [
@@ -27,7 +28,6 @@ __all__ = [
 Publishes = Mapping[int, Sequence[Publish]]
 
 _LSN: Final = slice(1, 9)
-_TAG_AT: Final = 25
 _CHANGES: Final = b"IUDT"
 _KEPT: Final = 32
 """Number of entries kept: alterations of publications to expect while a transaction is open."""
@@ -60,7 +60,7 @@ def first_lsn(transaction: Transaction) -> Lsn:
     """Return the position of the first change of `transaction`, or of its commit if it has none."""
     for frames in transaction.frames():
         for frame in frames:
-            if frame[_TAG_AT] in _CHANGES:
+            if frame[XLOGDATA_HEADER] in _CHANGES:
                 return Lsn(int.from_bytes(frame[_LSN]))
     return transaction.commit_lsn
 
@@ -68,7 +68,7 @@ def first_lsn(transaction: Transaction) -> Lsn:
 def first_change_from(frames: Sequence[bytes], lsn: Lsn) -> int:
     """Return the index of the first change at or after `lsn`, or the number of frames."""
     for place, frame in enumerate(frames):
-        if frame[_TAG_AT] in _CHANGES and int.from_bytes(frame[_LSN]) >= lsn:
+        if frame[XLOGDATA_HEADER] in _CHANGES and int.from_bytes(frame[_LSN]) >= lsn:
             return place
     return len(frames)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final, TypeAlias
 
 from gateway.pgoutput.decoder import decode_message
+from gateway.pgoutput.frames import XLOGDATA_HEADER, oid_position
 from gateway.pgoutput.messages import Delete, Insert, Relation, Truncate, Update
 from gateway.rowfilter import fill_unchanged
 from gateway.subselects.following import FollowedTransaction, Following
@@ -19,7 +20,6 @@ from gateway.transactions import Transaction
 
 __all__ = ["InnerChanges", "InnerRelation"]
 
-_TAG_AT: Final = 25
 _ROWS: Final = b"IUD"
 _OTHERS: Final = b"RT"
 
@@ -82,10 +82,10 @@ class InnerChanges:
             SetBrokenError: a set does not agree with its table.
         """
         followed = self._following.begin(transaction.xid)
-        at = _TAG_AT + (5 if transaction.streamed else 1)
+        at = oid_position(streamed=transaction.streamed)
         for frames in transaction.frames():
             for frame in frames:
-                tag = frame[_TAG_AT]
+                tag = frame[XLOGDATA_HEADER]
                 if tag in _ROWS:
                     if (oid := int.from_bytes(frame[at : at + 4])) in self._known:
                         for inner in self._known[oid]:
@@ -106,7 +106,7 @@ class InnerChanges:
         if isinstance(views, str):
             followed.inner_unknown(oid, views)
             return
-        message = decode_message(frame, _TAG_AT, streamed=transaction.streamed)
+        message = decode_message(frame, XLOGDATA_HEADER, streamed=transaction.streamed)
         match message:
             case Insert():
                 followed.inner(oid, None, views.of(message.new))
@@ -119,7 +119,7 @@ class InnerChanges:
                 pass  # an UPDATE that changes no column of the replica identity
 
     def _other(self, frame: bytes, transaction: Transaction, followed: FollowedTransaction) -> None:
-        message = decode_message(frame, _TAG_AT, streamed=transaction.streamed)
+        message = decode_message(frame, XLOGDATA_HEADER, streamed=transaction.streamed)
         if isinstance(message, Relation):
             self.learn(message)
         elif isinstance(message, Truncate):

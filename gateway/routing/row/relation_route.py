@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from gateway.core.errors import ProtocolError
 from gateway.core.records import Record
 from gateway.pgoutput import letters
-from gateway.pgoutput.frames import read_begin
+from gateway.pgoutput.frames import XLOGDATA_HEADER, oid_position, read_begin
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
 from gateway.pgoutput.tuples import split_tuple
 from gateway.routing.row.binary_rows import RowToText
@@ -31,7 +31,6 @@ __all__ = ["Change", "RelationRoute"]
 LARGE: Final = 1 << 20
 """Size of a frame, in bytes, above which values are checked before they are encoded."""
 
-_TAG_AT: Final = 25
 _INSERT: Final = ord(letters.TAG_INSERT)
 _DELETE: Final = ord(letters.TAG_DELETE)
 _BEGIN: Final = ord(letters.TAG_BEGIN)
@@ -144,9 +143,9 @@ class RelationRoute:
     def note_series(self, frames: Sequence[bytes]) -> None:
         """Note whole transactions of a series that were routed in C, for moves."""
         own: list[bytes] = []
-        oid, at, xid = self.relation_oid.to_bytes(4), _TAG_AT + 1, 0
+        oid, at, xid = self.relation_oid.to_bytes(4), oid_position(streamed=False), 0
         for frame in frames:
-            tag = frame[_TAG_AT]
+            tag = frame[XLOGDATA_HEADER]
             if tag == _BEGIN:
                 begun = read_begin(frame)
                 assert begun is not None
@@ -163,7 +162,7 @@ class RelationRoute:
 
     def read(self, frame: bytes, at: int) -> Change:
         """Decode the Insert, Update or Delete whose relation OID is at `at` in `frame`."""
-        lsn, tag = int.from_bytes(frame[1:9]), frame[_TAG_AT]
+        lsn, tag = int.from_bytes(frame[1:9]), frame[XLOGDATA_HEADER]
         if tag == _INSERT:
             return Change(self, lsn, None, False, self._read_insert(frame, at), is_insert=True)
         if tag == _DELETE:
@@ -280,12 +279,14 @@ class RelationRoute:
     def _check(self, frame: bytes, row: Row, end: int) -> None:
         if end != len(frame):
             raise ProtocolError(
-                f"{len(frame) - end} bytes left over", tag=frame[25:26], offset=end - 25
+                f"{len(frame) - end} bytes left over",
+                tag=_tag_of(frame),
+                offset=end - XLOGDATA_HEADER,
             )
         if len(row) != self.columns:
             raise ProtocolError(
                 f"{len(row)} columns for relation {self.name}, announced with {self.columns}",
-                tag=frame[25:26],
+                tag=_tag_of(frame),
                 offset=0,
             )
 
@@ -293,6 +294,10 @@ class RelationRoute:
 def _unexpected(frame: bytes, at: int, wanted: str) -> ProtocolError:
     return ProtocolError(
         f"expected tuple tag {wanted}, found {frame[at : at + 1]!r}",
-        tag=frame[25:26],
-        offset=at - 25,
+        tag=_tag_of(frame),
+        offset=at - XLOGDATA_HEADER,
     )
+
+
+def _tag_of(frame: bytes) -> bytes:
+    return frame[XLOGDATA_HEADER : XLOGDATA_HEADER + 1]

@@ -23,6 +23,7 @@ from gateway.core.errors import GatewayError
 from gateway.definitions.ddl.alterations import PREFIX
 from gateway.definitions.model import Operation
 from gateway.pgoutput import letters
+from gateway.pgoutput.frames import XLOGDATA_HEADER, oid_position
 from gateway.pgoutput.messages import UNCHANGED
 from gateway.routing.ports import Evaluator, UnannouncedError
 from gateway.routing.row.filters import Asking
@@ -42,7 +43,6 @@ AHEAD_BYTES: Final = 4 << 20
 """Maximum total size in bytes of frames that are read and not routed."""
 
 _WAIT_S: Final = 0.5
-_TAG_AT: Final = 25
 _RELATION: Final = ord("R")
 _MESSAGE: Final = ord("M")
 _DDL_PREFIXES: Final = PREFIX.encode() + b"\0"
@@ -203,11 +203,11 @@ class Verdicts:
 
     def _read(self, chunk: Chunk) -> None:
         """Decode the rows of a chunk that the server may have to judge, and add them to batches."""
-        at = _TAG_AT + (5 if chunk.transaction.streamed else 1)
+        at = oid_position(streamed=chunk.transaction.streamed)
         asked: dict[Question, list[tuple[JudgedRow, Sequence[bytes | None]]]] = {}
         changes = {}
         for place, frame in enumerate(chunk.frames):
-            operation = _CHANGES.get(frame[_TAG_AT])
+            operation = _CHANGES.get(frame[XLOGDATA_HEADER])
             if operation is None:
                 continue
             try:
@@ -288,5 +288,7 @@ def attach(rows: Sequence[JudgedRow], answer: Answer) -> None:
 
 
 def _announces(frame: bytes) -> bool:
-    tag = frame[_TAG_AT]
-    return tag == _RELATION or (tag == _MESSAGE and _DDL_PREFIXES in frame[_TAG_AT : _TAG_AT + 64])
+    tag = frame[XLOGDATA_HEADER]
+    return tag == _RELATION or (
+        tag == _MESSAGE and _DDL_PREFIXES in frame[XLOGDATA_HEADER : XLOGDATA_HEADER + 64]
+    )
