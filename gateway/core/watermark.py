@@ -15,12 +15,17 @@ from gateway.core.lsn import Lsn
 
 CopyStateKind: TypeAlias = Literal["pending", "copying", "ready", "missing", "held", "gone"]
 
-_EPOCH_S: Final = 946_684_800
-"""PostgreSQL's epoch, in seconds since 1970."""
+EPOCH_US: Final = 946_684_800_000_000
+"""PostgreSQL's epoch, 2000-01-01 00:00 UTC, in microseconds since 1970."""
 
 HeldCause: TypeAlias = Literal["", "lost", "partitions"]
 """Cause for holding a table until an operator requests its copy: its topic lost records, or has
 another number of partitions. Empty: it is published again automatically as soon as it can be."""
+
+
+def unix_time(microseconds: int) -> float:
+    """Return the seconds since 1970 of a time of PostgreSQL's, in microseconds since 2000."""
+    return (microseconds + EPOCH_US) / 1_000_000
 
 
 def hint_of(cause: HeldCause, table: object) -> str:
@@ -133,7 +138,7 @@ class LastCommit:
     @property
     def committed_at(self) -> float:
         """Commit time, in seconds since 1970."""
-        return self.commit_time / 1_000_000 + _EPOCH_S
+        return unix_time(self.commit_time)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from gateway.core.errors import GatewayError
 from gateway.core.failpoints import fail_point
 from gateway.core.lsn import Lsn, format_lsn
 from gateway.core.records import Record
-from gateway.core.watermark import CopyState
+from gateway.core.watermark import EPOCH_US, CopyState
 from gateway.definitions.changes import fingerprint_of
 from gateway.definitions.model import Fault, Plan, TableCopy, TableId
 from gateway.envelope.envelope import Snapshot as SnapshotKind
@@ -484,7 +484,7 @@ class TableCopier:
             version=self._routing.version,
             xid=None,
             commit_lsn=lsn,
-            commit_time=now_ms * 1000 - 946_684_800_000_000,
+            commit_time=now_ms * 1000 - EPOCH_US,
             origin=None,
             snapshot=snapshot,
             ts_ms=now_ms,

@@ -33,7 +33,7 @@ from gateway.core.errors import GatewayError, KafkaTransactionTimeout
 from gateway.core.failpoints import fail_point
 from gateway.core.lsn import ZERO_LSN, Lsn
 from gateway.core.records import Record
-from gateway.core.watermark import StatePart, Watermark
+from gateway.core.watermark import StatePart, Watermark, unix_time
 from gateway.observe import Counters, LoopState, OnBatch
 from gateway.runtime.loop.admission import Admission, Disposition
 from gateway.runtime.loop.batch_clock import BatchClock
@@ -41,7 +41,7 @@ from gateway.runtime.loop.batch_filler import BatchFiller
 from gateway.runtime.loop.group_commit import GroupCommit, Turn
 from gateway.runtime.loop.memory import rare_collections
 from gateway.runtime.loop.receiver import Receiver
-from gateway.runtime.loop.reporter import Reporter, unix_time
+from gateway.runtime.loop.reporter import Reporter
 from gateway.runtime.loop.stream_position import StreamPosition
 from gateway.runtime.loop.transaction_queue import TransactionQueue, position_of
 from gateway.runtime.ports import Copier, Sink, Switch, TransactionRouter
@@ -409,7 +409,7 @@ class Pipeline:
         return LoopState(
             at=time.time(),
             durable_lsn=self.durable.end_lsn,
-            waiting_since=unix_time(oldest),
+            waiting_since=None if oldest is None else unix_time(oldest),
             waiting_transactions=len(self._queue),
             heard_at=self._receiver.heard_at,
             silent_for_s=self._receiver.silent_for_s,

@@ -15,14 +15,13 @@ from gateway.observe import Counters, LoopState
 from gateway.routing.row.counters import Tally
 from gateway.runtime.ports import TransactionRouter
 
-__all__ = ["Reporter", "unix_time"]
+__all__ = ["Reporter"]
 
 _EVERY_S: Final = 0.5
 _HURRY_S: Final = 0.1
 """Least time between two posts."""
 _REST: Final = 9
 """The same as a multiple of what the last post has taken, which grows with the number of tables."""
-_EPOCH_S: Final = 946_684_800
 _ROW_OPERATIONS: Final = frozenset({"insert", "update", "delete"})
 
 
@@ -100,8 +99,3 @@ class Reporter:
             new = total - self._known.changes.get(of_table, 0)
             filtered[of_table] = filtered.get(of_table, 0) + new - passed.get(of_table, 0)
         self._known = tally
-
-
-def unix_time(microseconds: int | None) -> float | None:
-    """Return seconds since 1970 of a time as the server has it, in microseconds since 2000."""
-    return None if microseconds is None else microseconds / 1_000_000 + _EPOCH_S

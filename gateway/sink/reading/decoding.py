@@ -16,6 +16,7 @@ import fastavro
 from fastavro.read import LOGICAL_READERS
 
 from gateway.core.errors import ProtocolError
+from gateway.core.watermark import EPOCH_US
 from gateway.envelope.bounds import DatumBounds
 from gateway.envelope.datums import parsed_schema
 from gateway.pgtypes.binary import datetimes
@@ -32,12 +33,11 @@ _LONGEST_REASON: Final = 300
 """Maximum length of fastavro's message about a record: for mismatched schemas it quotes both."""
 _OURS: Final = "pgsluice-"
 _EPOCH_DAYS: Final = 10_957
-_EPOCH_USECS: Final = 946_684_800_000_000
 _TIMES: Final[Mapping[tuple[str, str], tuple[Callable[[bytes], bytes], int, int]]] = {
     ("int", "date"): (datetimes.date, 4, _EPOCH_DAYS),
     ("long", "time-micros"): (datetimes.time, 8, 0),
-    ("long", "local-timestamp-micros"): (datetimes.timestamp, 8, _EPOCH_USECS),
-    ("long", "timestamp-micros"): (datetimes.timestamptz, 8, _EPOCH_USECS),
+    ("long", "local-timestamp-micros"): (datetimes.timestamp, 8, EPOCH_US),
+    ("long", "timestamp-micros"): (datetimes.timestamptz, 8, EPOCH_US),
 }
 """Logical types whose Python types lack some of PostgreSQL's values, or print them otherwise: how
 PostgreSQL's binary format reads, its size, and the difference of the epochs."""

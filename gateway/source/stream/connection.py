@@ -27,6 +27,7 @@ from gateway.core.closing import Closing
 from gateway.core.errors import GatewayError, TransientError
 from gateway.core.failpoints import fail_point
 from gateway.core.lsn import ZERO_LSN, Lsn, parse_lsn
+from gateway.core.watermark import EPOCH_US
 from gateway.source.session.connection import (
     classify_server_error,
     connection_string,
@@ -54,7 +55,6 @@ __all__ = ["ReplicationConnection"]
 
 _UPDATE: Final = struct.Struct(">cQQQqB")
 _POSITION: Final = operator.itemgetter(slice(1, 9))
-_POSTGRES_EPOCH_S: Final = 946_684_800  # 2000-01-01 in Unix time
 
 
 class ReplicationConnection(Closing):
@@ -383,7 +383,7 @@ class ReplicationConnection(Closing):
 
     def _send_update(self, *, reply_requested: bool) -> None:
         flush, write = self._flush_lsn, self._write_lsn
-        now = time.time_ns() // 1000 - _POSTGRES_EPOCH_S * 1_000_000
+        now = time.time_ns() // 1000 - EPOCH_US
         try:
             # Only one update waits in libpq's buffer at a time, or a server that does not read
             # would make it grow.

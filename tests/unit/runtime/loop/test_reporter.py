@@ -9,7 +9,7 @@ import pytest
 from gateway.core.lsn import Lsn
 from gateway.observe import Counters
 from gateway.routing.row.counters import RowOperation, Tally
-from gateway.runtime.loop.reporter import Reporter, unix_time
+from gateway.runtime.loop.reporter import Reporter
 from tests.support.gateway.fakes import FakeRouter, ManualClock
 from tests.unit.monitor.figures import loop_state
 
@@ -119,9 +119,3 @@ def test_copies_that_change_are_posted_soon_and_not_with_each_commit(
         report.hurry()
 
     assert clock.now - posted_at == pytest.approx(soonest, abs=0.03)
-
-
-def test_times_of_the_server_are_told_since_1970() -> None:
-    assert unix_time(0) == 946_684_800
-    assert unix_time(1_500_000) == 946_684_801.5
-    assert unix_time(None) is None
