@@ -58,10 +58,10 @@ from gateway.source.provisioning.trigger_installation import has_ddl_messages
 from gateway.source.session.blockers import session_name
 from gateway.source.session.connection import (
     connect,
-    forget_schemas,
     server_facts,
     wal_flush_lsn,
 )
+from gateway.source.session.search_path import forget_schemas
 from gateway.source.session.visibility import read_snapshot
 
 __all__ = ["LOOK_FOR_REQUESTS", "PreparedDefinitions", "Reloader", "channel_of"]

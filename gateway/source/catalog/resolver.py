@@ -26,7 +26,7 @@ from gateway.source.catalog.database_publications import Listed, read_listed
 from gateway.source.catalog.filter_text import RENDERING_SETTINGS, FilterResolver
 from gateway.source.catalog.subselects import SubselectResolver
 from gateway.source.catalog.tables import FIRST_NORMAL_OID, read_tables, read_tables_by_oid
-from gateway.source.session.connection import role_schemas, withheld_schemas
+from gateway.source.session.search_path import role_schemas, withheld_schemas
 from gateway.subselects.text.normalise import has_subselect
 from gateway.subselects.text.render import sql_of
 

@@ -18,7 +18,7 @@ from gateway.source.catalog.filter_text import FilterResolver
 from gateway.source.catalog.partition_trees import tree_of
 from gateway.source.catalog.planned_filters import PlannedFilterResolver
 from gateway.source.catalog.tables import FIRST_NORMAL_OID, read_tables
-from gateway.source.session.connection import role_schemas
+from gateway.source.session.search_path import role_schemas
 from gateway.subselects.formula import Formula, Plain, resolved
 from gateway.subselects.text.identity import check_identities
 from gateway.subselects.text.normalise import normalise

@@ -11,7 +11,8 @@ from typing import Any, Final
 import psycopg
 
 from gateway.definitions.model import Definitions, Plan
-from gateway.source.session.connection import classify_server_error, role_schemas
+from gateway.source.session.connection import classify_server_error
+from gateway.source.session.search_path import role_schemas
 
 __all__ = ["CatalogWatch", "whole_digest"]
 

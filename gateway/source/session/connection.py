@@ -44,13 +44,10 @@ __all__ = [
     "classify_server_error",
     "connect",
     "connection_string",
-    "forget_schemas",
     "is_text_too_long",
     "replication_settings",
-    "role_schemas",
     "server_facts",
     "wal_flush_lsn",
-    "withheld_schemas",
 ]
 
 SEARCH_PATH: Final = "pg_catalog,pg_temp"
@@ -205,58 +202,6 @@ def connect(
     return session
 
 
-def role_schemas(connection: psycopg.Connection) -> tuple[str, ...]:
-    """Return the schemas in which the role of the connection finds names without one.
-
-    Those of its own search_path, in order, as far as they exist; ``pg_catalog`` only where it is
-    listed. They are found out by a connection that is closed at once, because `SESSION_SETTINGS`
-    hides that path; a connection that was not made by `connect` has its own. They are asked for
-    once, see `forget_schemas`.
-
-    Raises:
-        TransientError, FatalError: as `connect`.
-    """
-    try:
-        if not isinstance(connection, Session):
-            row = connection.execute(_SCHEMAS).fetchone()
-        else:
-            if connection.schemas is None:
-                with open_session(connection.plain, on_wait=connection.on_wait) as other:
-                    row = other.execute(_SCHEMAS).fetchone()
-                connection.schemas = () if row is None else tuple(row[0])
-            return connection.schemas
-    except psycopg.Error as error:
-        doing = "reading the search_path"
-        raise classify_server_error(error.sqlstate, str(error), doing=doing) from None
-    return () if row is None else tuple(row[0])
-
-
-def forget_schemas(connection: psycopg.Connection) -> None:
-    """Let `role_schemas` ask again: schemas may have come, or the right to use them."""
-    if isinstance(connection, Session):
-        connection.schemas = None
-
-
-def withheld_schemas(connection: psycopg.Connection) -> tuple[str, ...]:
-    """Return the schemas of the role's own search_path that exist and that it may not use.
-
-    `role_schemas` does not have them.
-
-    Raises:
-        TransientError, FatalError: as `connect`.
-    """
-    try:
-        if not isinstance(connection, Session):
-            row = connection.execute(_WITHHELD).fetchone()
-        else:
-            with open_session(connection.plain, on_wait=connection.on_wait) as other:
-                row = other.execute(_WITHHELD).fetchone()
-    except psycopg.Error as error:
-        doing = "reading the search_path"
-        raise classify_server_error(error.sqlstate, str(error), doing=doing) from None
-    return () if row is None else tuple(row[0])
-
-
 def is_text_too_long(sqlstate: str | None, *, detail: str | None, hint: str | None) -> bool:
     """Whether a function has refused a text for its length, with the SQLSTATE of "out of memory".
 
@@ -269,33 +214,13 @@ def is_text_too_long(sqlstate: str | None, *, detail: str | None, hint: str | No
 
 
 def replication_settings() -> dict[str, str]:
-    """Settings of a walsender's session: `SESSION_SETTINGS`, and no time limits."""
+    """Return the settings of a walsender's session: `SESSION_SETTINGS`, and no time limits."""
     return {
         **SESSION_SETTINGS,
         **_WITHOUT_TIMEOUTS,
         "statement_timeout": "0",
         "lock_timeout": "0",
     }
-
-
-_SCHEMAS: Final = "SELECT pg_catalog.current_schemas(false)::pg_catalog.text[]"
-_WITHHELD: Final = r"""
-    SELECT ARRAY(
-        SELECT n.nspname::pg_catalog.text
-        FROM pg_catalog.regexp_matches(
-            pg_catalog.current_setting('search_path'), '"(?:[^"]|"")*"|[^",\s]+', 'g') AS m(part),
-        LATERAL (SELECT CASE
-            WHEN m.part[1] OPERATOR(pg_catalog.=) '"$user"' THEN current_user::pg_catalog.text
-            WHEN pg_catalog.starts_with(m.part[1], '"') THEN pg_catalog.replace(
-                pg_catalog.substr(
-                    m.part[1], 2, pg_catalog.length(m.part[1]) OPERATOR(pg_catalog.-) 2),
-                '""', '"')
-            ELSE pg_catalog.lower(m.part[1]) END) AS w(name)
-        JOIN pg_catalog.pg_namespace AS n
-            ON n.nspname::pg_catalog.text OPERATOR(pg_catalog.=) w.name
-        WHERE NOT pg_catalog.has_schema_privilege(n.oid, 'USAGE')
-    )"""
-"""The names in a search_path are read as SplitIdentifierString() in varlena.c reads them."""
 
 
 MAY_REPLICATE: Final = """

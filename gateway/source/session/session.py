@@ -55,7 +55,7 @@ class Session(psycopg.Connection[TupleRow]):
         is_at_work: Called after that; True allows as much time again.
         on_wait: See `gateway.core.background.OnWait`.
         plain: The connection string without the gateway's settings, for the role's own ones.
-        schemas: See `gateway.source.session.connection.role_schemas`; None until first used.
+        schemas: See `gateway.source.session.search_path.role_schemas`; None until first used.
     """
 
     plain: str = ""

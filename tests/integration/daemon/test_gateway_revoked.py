@@ -8,7 +8,8 @@ from html import unescape
 import psycopg
 import pytest
 
-from gateway.source.session.connection import connect, withheld_schemas
+from gateway.source.session.connection import connect
+from gateway.source.session.search_path import withheld_schemas
 from tests.integration.monitor.test_gateway_monitor import LISTENING, Monitored
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import Scene, wait_until_confirmed
