@@ -36,7 +36,7 @@ class Source(Protocol):
     silent_for_s: float
 
     def fileno(self) -> int:
-        """Readable when the server has sent something."""
+        """Return a descriptor that is readable when the server has sent something."""
 
     def receive(self, limit: int) -> Sequence[bytes]:
         """Return received frames, at most `limit`, without waiting.
@@ -76,7 +76,7 @@ class Sink(Protocol):
     """A transactional producer that works in the background, one batch at a time."""
 
     def fileno(self) -> int:
-        """Readable when a batch has finished, or failed."""
+        """Return a descriptor that is readable when a batch has finished, or failed."""
 
     @property
     def busy(self) -> bool:
@@ -182,8 +182,8 @@ class Copier(Protocol):
         """Whether tables are still to be copied."""
 
     @property
-    def altered(self) -> bool:
-        """Whether another one has to go on, as the tables are now."""
+    def needs_successor(self) -> bool:
+        """Whether another copier has to take its place, because of how the tables are now."""
 
     def awaited(self) -> Lsn | None:
         """Return the first position for which something waits."""

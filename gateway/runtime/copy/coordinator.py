@@ -70,7 +70,7 @@ class TableCopier:
         report: Called by the loop, at intervals.
         followed: Tables whose filters read other tables, and what they need.
         retry_s: Pause of a worker before it retries.
-        renew_s: Shortest life, unless it needs another plan; see `altered`.
+        renew_s: Shortest life, unless it needs another plan; see `needs_successor`.
 
     Attributes:
         faults: Faults of the tables that cannot be read.
@@ -122,7 +122,7 @@ class TableCopier:
                     followed.following.moves[rows.table.oid].copy_again(copy.subscription)
         self._note_sets()
         self._placing = False
-        self._altered = False
+        self._needs_plan = False
         self._is_copied_again = False
         self._renews_from = time.monotonic() + renew_s
         self.faults: dict[TableId, Fault] = {}
@@ -168,7 +168,7 @@ class TableCopier:
         return bool(self._open) or moves or self._is_building or self._is_copied_again
 
     @property
-    def altered(self) -> bool:
+    def needs_successor(self) -> bool:
         """See `gateway.runtime.ports.Copier`.
 
         A table to be copied again, and one of sub-selects to be read again, wait for a while: their
@@ -181,9 +181,10 @@ class TableCopier:
 
     @property
     def needs_plan(self) -> bool:
-        """Whether another copier needs another plan."""
-        altered = self._altered or self._workers.altered or self._routes.copy_invalidated
-        return altered or (self._sets is not None and self._sets.altered)
+        """Whether it has to be replaced, and its successor needs another plan."""
+        altered = self._workers.altered or self._routes.copy_invalidated
+        altered = altered or (self._sets is not None and self._sets.altered)
+        return self._needs_plan or altered
 
     def awaited(self) -> Lsn | None:
         """See `gateway.runtime.ports.Copier`."""
@@ -201,7 +202,7 @@ class TableCopier:
         for copy in self._plan.copies if self._routes.held.reasons else ():
             because = self._routes.held.reasons.get((copy.subscription, copy.target_oid))
             if because is not None:
-                self._altered |= self._states.start_over(copy, _ALTERED, because=because)
+                self._needs_plan |= self._states.start_over(copy, _ALTERED, because=because)
         for (subscription, oid), because in self._routes.held.lost.items():
             self._states.lose(subscription, oid, because)
         if (new_plan := self._routes.pop_new_plan()) is not None:
@@ -258,7 +259,7 @@ class TableCopier:
                 why = f"{inner.table}, which its filter reads, cannot be read: {because}"
                 for copy in self._followed.outer_of(inner.table.oid):
                     self.faults[copy.subscription, copy.target_oid] = Fault(why)
-                self._altered = True
+                self._needs_plan = True
 
     @property
     def _is_building(self) -> bool:
@@ -311,7 +312,7 @@ class TableCopier:
     def _give_up_moves(self, oid: int, error: GatewayError) -> None:
         """Let another plan decide about a table whose rows cannot be read."""
         event(_LOG, logging.WARNING, "starting again", because=error.message)
-        self._altered = True
+        self._needs_plan = True
         assert self._followed is not None
         for copy in self._followed.outer[oid].copies:
             if isinstance(error, TableUnreadable):
@@ -386,7 +387,7 @@ class TableCopier:
                 if not self._states.of(copy).is_settled:
                     # Rows of partitions that were attached meanwhile: the next attempt copies them.
                     self._states.set(copy, progress=Progress())
-                    self._altered = True
+                    self._needs_plan = True
             event(
                 _LOG,
                 logging.INFO,
@@ -433,7 +434,7 @@ class TableCopier:
                 )
             else:
                 self.faults[copy.subscription, copy.target_oid] = Fault(error.message)
-                self._altered = True
+                self._needs_plan = True
 
     def _mark(
         self,

@@ -179,8 +179,10 @@ class Streaming:
                 raise FatalError(next(iter(copier.faults.values())).reason)
             again = outcome is Outcome.START_AGAIN and not self._pipeline.is_ending
             asked = reloader.requests if again else ()
-            if (asked or (again and copier.altered)) and not self._needs_new_plan(copier, asked):
-                if copier.altered:
+            if (asked or (again and copier.needs_successor)) and not self._needs_attempt(
+                copier, asked
+            ):
+                if copier.needs_successor:
                     self._renewals.after(time.monotonic() - began)
                 # The stream goes on, and threads may take their time to end.
                 with self._receiver.answering():
@@ -202,8 +204,8 @@ class Streaming:
                 self._put_into_force(reloader.prepared())
         return outcome
 
-    def _needs_new_plan(self, copier: TableCopier, asked: tuple[CopyRequest, ...]) -> bool:
-        """Whether only another attempt can accept the requests."""
+    def _needs_attempt(self, copier: TableCopier, asked: tuple[CopyRequest, ...]) -> bool:
+        """Whether only another attempt, which makes another plan, can accept the requests."""
         states = self._pipeline.durable.copies
         return bool(
             copier.needs_plan

@@ -60,16 +60,19 @@ __all__ = ["Outcome", "Pipeline"]
 RECORDS_PER_TURN: Final = 2_000
 """Records routed before the sink and the clock are looked at again."""
 AHEAD_BYTES: Final = 4 << 20
-"""Committed changes that wait for Kafka cost no more memory: a batch is gathered before them."""
+"""Bytes in the transaction queue from which on nothing more is received.
 
+A longer queue would gain nothing: a whole batch is gathered ahead of it while Kafka is busy."""
 
 _ASK_S: Final = 0.02
 """Interval at which the server is asked for its position while rows of a copy wait for it."""
 _ASK_ENDPOS_S: Final = 0.05
 """The same while the loop waits for the LSN where it ends."""
 _LOOK_S: Final = 0.1
-"""Longest wait of a loop that has nothing to do: a stop, a request for a copy and a table that was
-altered set flags, which are looked at once per turn."""
+"""Longest wait of a loop that has nothing to do.
+
+Once per turn it looks at flags that nothing else wakes it for: that it is to stop, that a copy was
+requested, that a table was altered."""
 _HELD_LOOK_S: Final = 0.02
 """The same while changed definitions hold the loop."""
 
@@ -160,6 +163,7 @@ class Pipeline:
             TransientError: an edge failed; start again from the watermark in Kafka.
             FatalError: a person must act; nothing was acknowledged past the watermark.
         """
+        # The parts of one run; the others last over all runs on this stream.
         self._copier, self._switch, self._renew = copier, switch, renew
         self._filler = BatchFiller(self._queue, self._router, self._commits, self._counters, copier)
         self._draining = False
@@ -174,7 +178,7 @@ class Pipeline:
         self._feed_back(reply_requested=True)
         while True:
             stopping = self._stopping()
-            self._draining |= stopping or self._position.passed or self._needs_new_plan()
+            self._draining |= stopping or self._position.passed or self._ends_to_go_on()
             received = self._receive()
             self._route()
             self._collect()
@@ -199,7 +203,7 @@ class Pipeline:
     def _outcome(self) -> Outcome:
         if self._position.passed and self._position.switched:
             return Outcome.REACHED_SWITCH
-        if self._needs_new_plan():  # a table held last is copied before endpos ends the loop
+        if self._ends_to_go_on():  # a table held last is copied before endpos ends the loop
             return Outcome.START_AGAIN
         if self._position.passed and self._copier is not None and self._copier.unfinished:
             # The last transactions have begun moves, which end at positions after them.
@@ -423,8 +427,9 @@ class Pipeline:
             last_change=None if last is None else last.committed_at,
         )
 
-    def _needs_new_plan(self) -> bool:
-        return self._renew() or (self._copier is not None and self._copier.altered)
+    def _ends_to_go_on(self) -> bool:
+        """Whether this run ends because another one has to follow, with another copier."""
+        return self._renew() or (self._copier is not None and self._copier.needs_successor)
 
     def _awaits_place(self) -> bool:
         """Whether rows of a copy wait until the stream reaches their position."""

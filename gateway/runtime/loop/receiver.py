@@ -97,7 +97,7 @@ class Receiver(Closing):
         self.silent_for_s = source.silent_for_s
 
     def fileno(self) -> int:
-        """Readable when the server has sent something.
+        """Return the descriptor of the source, readable when the server has sent something.
 
         Raises:
             TransientError: the connection is gone.

@@ -216,11 +216,15 @@ class FakeCopier:
     """
 
     def __init__(
-        self, chunks: Sequence[tuple[int, bytes]], *, altered: bool = False, records: int = 1
+        self,
+        chunks: Sequence[tuple[int, bytes]],
+        *,
+        needs_successor: bool = False,
+        records: int = 1,
     ) -> None:
         self._chunks = deque(chunks)
         self._count = records
-        self.altered = altered
+        self.needs_successor = needs_successor
         self.placed: list[Lsn] = []
         self._states: tuple[CopyState, ...] = ()
         self._reader, self._writer = os.pipe()

@@ -124,7 +124,9 @@ def test_endpos_does_not_end_the_loop_before_all_tables_are_copied(run: Run) -> 
 
 
 def test_a_table_that_was_altered_ends_the_loop_in_good_order(run: Run) -> None:
-    outcome, values = run([transaction(7, 2000)], FakeCopier([(1500, b"rows")], altered=True))
+    outcome, values = run(
+        [transaction(7, 2000)], FakeCopier([(1500, b"rows")], needs_successor=True)
+    )
 
     assert outcome is Outcome.START_AGAIN
     assert b"rows" not in values
