@@ -30,6 +30,7 @@ __all__ = [
     "read_columns",
     "unlogged",
     "why_not_followed",
+    "with_other_formulas",
 ]
 
 
@@ -48,6 +49,25 @@ def formulas_of(plan: Plan) -> dict[TableId, Formula]:
     for copy in plan.copies:
         if (formula := formula_of(copy.filters)) is not None:
             found[copy.subscription, copy.target_oid] = formula
+    return found
+
+
+def with_other_formulas(plan: Plan, before: Mapping[TableId, TableCopy]) -> dict[TableId, str]:
+    """Return the tables whose filters read other tables, or other columns of these, than before.
+
+    Args:
+        plan: The new plan.
+        before: Copies that consumers have.
+
+    Returns:
+        Reasons for holding them.
+    """
+    found = {}
+    for copy in plan.copies:
+        table_id = (copy.subscription, copy.target_oid)
+        was = before.get(table_id)
+        if was is not None and formula_of(was.filters) != formula_of(copy.filters):
+            found[table_id] = "a table that its filter reads is new"
     return found
 
 

@@ -39,11 +39,12 @@ class Replanner(Protocol):
     refused_filters: int
     altered_trees: frozenset[int]
 
-    def now(self, again: int | None, xid: int | None) -> Plan | None:
+    def current_plan(self, repeated: int | None, xid: int | None) -> Plan | None:
         """Return the current plan; None if it has not changed.
 
-        `again` is the OID of the announced relation if it has been announced before, `xid` the
-        committed transaction that announces it; None if it is prepared.
+        Args:
+            repeated: OID of the relation that the stream announces, if it has done so before.
+            xid: Committed transaction that announces it; None if it is prepared.
         """
 
     def authenticate(self, message: LogicalMessage, xid: int | None) -> bytes:

@@ -17,7 +17,7 @@ from gateway.pgoutput.messages import Relation, ReplicaIdentity
 from gateway.routing.build.publication_history import Publishes
 from gateway.routing.row.filters import Filters
 
-__all__ = ["mismatch_of", "published_as", "targets_of"]
+__all__ = ["mismatch_of", "published_as", "targets_of", "targets_of_changes"]
 
 
 def published_as(relation_oid: int, publishes: Iterable[Publish]) -> list[Publish]:
@@ -48,6 +48,13 @@ def targets_of(publishes: Publishes, oids: Iterable[int]) -> set[tuple[str, int]
     """Return subscription and OID of the tables as which relations are published."""
     found = [publish for oid in oids for publish in publishes.get(oid, ())]
     return {(publish.subscription, publish.target_oid) for publish in found}
+
+
+def targets_of_changes(before: Publishes, after: Publishes) -> set[int]:
+    """Return the OIDs of the tables with a relation whose publication differs."""
+    oids = {oid for oid in before.keys() | after.keys() if before.get(oid) != after.get(oid)}
+    changed = (*targets_of(before, oids), *targets_of(after, oids))
+    return {target_oid for _, target_oid in changed}
 
 
 def mismatch_of(

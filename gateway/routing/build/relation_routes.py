@@ -16,9 +16,9 @@ from gateway.core.records import Record
 from gateway.core.watermark import CopyState
 from gateway.definitions.ddl.alterations import PREFIX, rewritten
 from gateway.definitions.ddl.authentication import Reason, UntrustedMessageError
-from gateway.definitions.model import Operation, Plan, Publish, TableCopy, TableId
-from gateway.definitions.moving import formula_of
-from gateway.definitions.tables.mask_changes import changed_masks, masks_by_number
+from gateway.definitions.model import Operation, Plan, Publish, TableCopy
+from gateway.definitions.moving import with_other_formulas
+from gateway.definitions.tables.mask_changes import with_other_masks
 from gateway.definitions.tables.shape import unseen_changes
 from gateway.definitions.tables.signatures import chosen_signature, key_signature
 from gateway.envelope.headers import HeaderMaker
@@ -33,7 +33,12 @@ from gateway.routing.build.moving_tables import MovingTables
 from gateway.routing.build.projections import Projection, Projections
 from gateway.routing.build.publication_history import PublicationHistory, by_relation, by_target
 from gateway.routing.build.registration import register_schemas
-from gateway.routing.build.relation_check import mismatch_of, published_as, targets_of
+from gateway.routing.build.relation_check import (
+    mismatch_of,
+    published_as,
+    targets_of,
+    targets_of_changes,
+)
 from gateway.routing.build.route_builder import RouteBuilder
 from gateway.routing.build.shared_projections import SharedProjections
 from gateway.routing.build.topics import Addresses
@@ -62,6 +67,10 @@ class RelationRoutes:
     """All routes in force, by the OID under which the server sends a relation.
 
     Attributes:
+        by_oid: The routes, each of which is built when it is first looked up.
+        history: Earlier publication definitions, by LSN.
+        filters: Compiled row filters of the plan.
+        two_phase: Names of the subscriptions that receive PREPARE markers.
         copy_invalidated: Whether a relation of a table that is being copied has changed.
         addresses: Topics that records go to.
         copies: Copies in progress.
@@ -114,7 +123,8 @@ class RelationRoutes:
             (publish.subscription, publish.target_oid): publish for publish in plan.publishes
         }.values()
         self._published_tables = plan.targets
-        self._publishes = self._now = by_relation(plan.publishes)
+        # Those of the position that is being routed, and those of the stream's present end.
+        self._publishes = self._current_publishes = by_relation(plan.publishes)
         self._by_target = (self._publishes, by_target(self._publishes))
         self.addresses = Addresses(plan, self._published_tables, settings, schemas)
         self.held = HeldTables(plan)
@@ -165,9 +175,11 @@ class RelationRoutes:
         Source: rel_sync_cache_relation_cb, get_rel_sync_entry in pgoutput.c.
         """
         before = self._relations.get(relation.relation_oid)
-        again = None if before is None else relation.relation_oid
-        if self._reader is not None and (plan := self._reader.now(again, xid)) is not None:
-            self._adopt(plan)
+        repeated = None if before is None else relation.relation_oid
+        if self._reader is not None:
+            plan = self._reader.current_plan(repeated, xid)
+            if plan is not None:
+                self._adopt(plan)
         if self._relations.learn(relation):
             self.by_oid.pop(relation.relation_oid, None)
             if before is not None:
@@ -187,13 +199,13 @@ class RelationRoutes:
         if self._builder.moving is not None:
             self._builder.moving.note_plan(plan)
         self.held.hold(unseen_changes(self._planned, plan))
-        self.held.hold(self._masked_otherwise(plan))
-        self.held.hold(self._filtered_otherwise(plan))
+        self.held.hold(with_other_masks(plan, self._copies, self._planned))
+        self.held.hold(with_other_formulas(plan, self._copies))
         self.held.adopt(plan, self._published_tables)
         self._planned = {**plan.tables, **self._planned}
         ours = self._published_tables
         kept = [p for p in plan.publishes if (p.subscription, p.target_oid) in ours]
-        self._publishes = self._now = by_relation(kept)
+        self._publishes = self._current_publishes = by_relation(kept)
         asked = self.filters.ask_server
         self.filters.compile(kept)
         if self.filters.ask_server and not asked:
@@ -202,29 +214,6 @@ class RelationRoutes:
                 hint="nothing is lost: the rows are read again from the slot",
             )
         self.by_oid.clear()
-
-    def _masked_otherwise(self, plan: Plan) -> dict[TableId, str]:
-        """Return the tables of which consumers have rows under other masks than those of `plan`."""
-        found = {}
-        for copy in plan.copies:
-            table_id = (copy.subscription, copy.target_oid)
-            was = self._copies.get(table_id)
-            if was is None or not (was.masks or copy.masks):
-                continue
-            before = masks_by_number(self._planned[copy.target_oid], was)
-            if changed_masks(before, masks_by_number(plan.tables[copy.target_oid], copy)):
-                found[table_id] = "a column has another mask: the table has another name or parent"
-        return found
-
-    def _filtered_otherwise(self, plan: Plan) -> dict[TableId, str]:
-        """Return the tables whose filters read other tables than before, or other columns."""
-        found = {}
-        for copy in plan.copies:
-            was = self._copies.get((copy.subscription, copy.target_oid))
-            before = None if was is None else formula_of(was.filters)
-            if was is not None and before != formula_of(copy.filters):
-                found[copy.subscription, copy.target_oid] = "a table that its filter reads is new"
-        return found
 
     def apply_ddl(self, message: LogicalMessage, commit_lsn: Lsn, xid: int) -> None:
         """Apply a DDL message of transaction `xid`, which commits at `commit_lsn`.
@@ -238,7 +227,7 @@ class RelationRoutes:
         """
         if self._reader is None:
             return
-        before, refused = self._now, self._reader.refused_filters
+        before, refused = self._current_publishes, self._reader.refused_filters
         try:
             content = self._reader.authenticate(message, xid)
             if message.prefix != PREFIX:
@@ -256,13 +245,10 @@ class RelationRoutes:
             return
         self._adopt(plan)
         self._new_plan = plan
-        if self._now != before:
+        if self._current_publishes != before:
             self.history.add(commit_lsn, before)
-            copied = self.copies.tables
-            self.copy_invalidated |= any(
-                copied & {p.target_oid for p in (*before.get(oid, ()), *self._now.get(oid, ()))}
-                for oid in before.keys() | self._now.keys()
-                if before.get(oid) != self._now.get(oid)
+            self.copy_invalidated |= not self.copies.tables.isdisjoint(
+                targets_of_changes(before, self._current_publishes)
             )
 
     def _apply_rewritten(self, oids: Iterable[int], xid: int | None) -> None:
@@ -280,7 +266,7 @@ class RelationRoutes:
     def enter(self, lsn: Lsn) -> Lsn | None:
         """Use the definitions that apply at `lsn`; return their end, None for the current ones."""
         past = self.history.at(lsn)
-        until, publishes = (None, self._now) if past is None else past
+        until, publishes = (None, self._current_publishes) if past is None else past
         if publishes is not self._publishes:
             self._publishes = publishes
             self.by_oid.clear()

@@ -102,7 +102,7 @@ class PlanReader:
             s.name for s in definitions.subscriptions if not defined.isdisjoint(s.publications)
         }
 
-    def now(self, again: int | None, xid: int | None) -> Plan | None:
+    def current_plan(self, repeated: int | None, xid: int | None) -> Plan | None:
         """Return the current plan; None if it has not changed, or cannot be made.
 
         Dropped relations are in it as they were: the stream may still have rows of them. The same
@@ -110,7 +110,7 @@ class PlanReader:
         stream announces it once more, as it does after such a change.
 
         Args:
-            again: OID of the relation that is announced now, and was before.
+            repeated: OID of the relation that is announced now, if it was before.
             xid: Committed transaction that announces it, and may have altered it; None if it is
                 prepared.
 
@@ -119,11 +119,11 @@ class PlanReader:
         """
         self._wait_for(xid)
         changed = self._watch.has_changed(self._connection, self._plan)
-        changed = changed or (again is not None and self._has_unseen_changes(again))
-        if not changed and (self._reports_ddl or again not in self._left):
+        changed = changed or (repeated is not None and self._has_unseen_changes(repeated))
+        if not changed and (self._reports_ddl or repeated not in self._left):
             return None
-        if again is not None:
-            self._left.discard(again)
+        if repeated is not None:
+            self._left.discard(repeated)
         return self._read()
 
     def _has_unseen_changes(self, relation_oid: int) -> bool:

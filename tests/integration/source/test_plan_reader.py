@@ -79,8 +79,8 @@ def test_what_has_changed_before_the_first_look_is_seen(
     source: tuple[Connection, MakeReader], change: str
 ) -> None:
     reader = source[1](change)
-    assert reader.now(None, None) is not None
-    assert reader.now(None, None) is None
+    assert reader.current_plan(None, None) is not None
+    assert reader.current_plan(None, None) is None
 
 
 def test_a_plan_that_is_as_it_was_is_not_read_again(source: tuple[Connection, MakeReader]) -> None:
@@ -94,15 +94,15 @@ def test_a_plan_that_is_as_it_was_is_not_read_again(source: tuple[Connection, Ma
         )
         readers.append(reader)
         before = next_xid(connection)
-        assert reader.now(None, None) is None
-        assert reader.now(None, None) is None
+        assert reader.current_plan(None, None) is None
+        assert reader.current_plan(None, None) is None
         return next_xid(connection) == before
 
     # Other tests write to this server, but not all the time; reading a plan always takes one.
     wait_until(looks_take_no_xid, 10, "looks that take no transaction id")
     reader = readers[-1]
     connection.execute("ALTER PUBLICATION p SET TABLE t WHERE (a > 6)")
-    assert reader.now(None, None) is not None
+    assert reader.current_plan(None, None) is not None
 
 
 def test_a_type_that_is_altered_in_a_loop_costs_one_read_of_the_catalog(

@@ -253,7 +253,7 @@ class Gateway:
         self.in_series = 0  # transactions that were not routed one by one
         self.room = 1_000
 
-    def now(self, again: int | None, xid: int | None) -> Plan | None:
+    def current_plan(self, repeated: int | None, xid: int | None) -> Plan | None:
         """See `gateway.routing.ports.Replanner`."""
         self.asked_for.append(xid)
         return self.replanned.pop() if self.replanned else None
