@@ -35,7 +35,8 @@ _LOG: Final = logging.getLogger(__name__)
 _CLOSE_S: Final = 1.0
 _GRACE: Final = 0.8
 """Share of ``limits.shutdown_timeout_s`` for what is complete; the rest is for closing."""
-_ENDLESS: Final = frozenset({Outcome.REACHED_SWITCH, Outcome.START_AGAIN})
+_NOT_THE_END: Final = frozenset({Outcome.REACHED_SWITCH, Outcome.START_AGAIN})
+"""Outcomes of an attempt after which another one follows at once."""
 
 
 class Daemon:
@@ -67,7 +68,7 @@ class Daemon:
         self._asked_to_stop = stopping
         self._stop_by: float | None = None
         self.counters = Counters()
-        self._tell_copy = report_copy
+        self._report_copy = report_copy
         self._process = Process(
             settings,
             self.counters,
@@ -75,7 +76,7 @@ class Daemon:
             stopping=self._stopping,
             pause=pause,
             reload=reload,
-            report_copy=self._report_copy,
+            report_copy=self._note_copy,
             close_timeout_s=self._close_timeout_s,
             time_is_up=self._time_is_up,
             standby=Standby(settings, self.counters, reload),
@@ -109,14 +110,14 @@ class Daemon:
             tried = True
             try:
                 outcome = attempt.run()
-                if outcome not in _ENDLESS:
+                if outcome not in _NOT_THE_END:
                     return outcome
                 self._carried.was_down = attempt.streaming_since is None
                 retries.reset()
             except StoppedWaiting:
                 break
             except (GatewayError, OSError, RuntimeError) as failure:
-                error = self._passing(failure)
+                error = self._retryable(failure)
                 if error is None:
                     raise
                 if self._stopping():
@@ -140,21 +141,23 @@ class Daemon:
                 self._process.pause(pause_s)
         return Outcome.STOPPED
 
-    def _passing(self, failure: Exception) -> GatewayError | None:
+    def _retryable(self, failure: Exception) -> GatewayError | None:
         """Return the error after which another attempt is made, or None.
 
-        A right that was there before may come back, and until then the status says what is missing.
+        A refusal of access counts as transient once a stream has run: the right was there, may be
+        granted again, and until then the status says what is missing.
         """
         if isinstance(failure, AccessError) and self._carried.has_streamed:
             return failure
         return failure if isinstance(failure, TransientError) else shortage(failure)
 
-    def _report_copy(self, standing: CopyStanding) -> None:
+    def _note_copy(self, standing: CopyStanding) -> None:
+        """Keep a table's estimated size for the metrics, and pass the progress on."""
         if standing.estimate is not None:
             for subscription in standing.subscriptions:
                 of_table = subscription, str(standing.table)
                 self.counters.estimates[of_table] = standing.estimate
-        self._tell_copy(standing)
+        self._report_copy(standing)
 
     def _stopping(self) -> bool:
         if self._stop_by is None and self._asked_to_stop():

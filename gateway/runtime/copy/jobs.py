@@ -62,11 +62,14 @@ class CopyJob:
         unread: Ranges of it whose ends are known, and which their threads could not read.
         awaits_sets: Whether sets are still to be built by which its rows are chosen; set by the
             loop.
-        workers: How many threads read it.
-        begun: One of them has seen how large it is.
-        rows: Read so far, in this run.
-        records_per_row: How many a row makes, as far as it can be foreseen.
-        over: Ready, or given up.
+        workers: Number of threads that read it.
+        begun: Whether one of them has asked the server for an estimate of its size.
+        rows: Number of rows read so far by this copier.
+        estimate: Number of all rows by the server's statistics; None if it has none.
+        began_at: When the first thread began, in seconds of the monotonic clock.
+        reported_at: When its progress was last reported, likewise.
+        over: Whether it is ready, or was given up.
+        records_per_row: Number of records that a row is expected to make.
     """
 
     table: Table
@@ -132,9 +135,11 @@ class CopyJob:
 def _narrow(
     copies: Sequence[TableCopy], filters: Filters, key: Collection[str]
 ) -> tuple[tuple[str, ...], bool]:
-    """Return the filters of which a row that anybody wants passes one, and if they read only `key`.
+    """Return the filters that the server can apply while a table is read, and what they read.
 
-    None of them: all rows are wanted, or the table has no key.
+    Returns:
+        The texts of the filters, of which each wanted row passes at least one; empty if all rows
+        have to be read. And whether they read no column outside `key`.
     """
     if not key or not all(copy.filters for copy in copies):
         return (), True

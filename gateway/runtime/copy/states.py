@@ -93,8 +93,17 @@ class CopyStates:
                     because=because,
                 )
 
-    def start_over(self, copy: TableCopy, why: str, **changes: object) -> bool:
-        """Let a table be copied from its beginning at the next start; False if that is so."""
+    def start_over(self, copy: TableCopy, message: str, **fields: object) -> bool:
+        """Let the next copier copy a table from its beginning, and log that.
+
+        Args:
+            copy: The table, for one subscription.
+            message: Constant text of the log line.
+            fields: Further fields of the log line.
+
+        Returns:
+            Whether that is new; otherwise nothing is logged.
+        """
         before = self.of(copy)
         after = self.set(
             copy,
@@ -109,9 +118,9 @@ class CopyStates:
         event(
             _LOG,
             logging.WARNING,
-            why,
+            message,
             subscription=copy.subscription,
             relation=self._plan.tables[copy.target_oid],
-            **changes,
+            **fields,
         )
         return True

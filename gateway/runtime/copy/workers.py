@@ -139,7 +139,7 @@ class CopyWorkers:
         with self._turn:
             chunk = min((chunk.insert_lsn for _, chunk in self._chunks()), default=None)
         moved = self.moves.awaited()
-        return chunk if moved is None else moved if chunk is None else min(chunk, moved)
+        return min((lsn for lsn in (chunk, moved) if lsn is not None), default=None)
 
     def due(
         self, until: Lsn, may_place: Callable[[CopyJob], bool] = lambda job: True

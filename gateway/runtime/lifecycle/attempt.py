@@ -125,16 +125,16 @@ class Attempt:
         """Make the plan, and create the slot if there is none."""
         process, carried, settings = self._process, self._carried, self._process.settings
         connection = stack.enter_context(
-            connect(settings.source.dsn, on_wait=self._look_at_the_clock)
+            connect(settings.source.dsn, on_wait=self._check_interrupted)
         )
-        registry = Registry(settings.registry, on_wait=self._look_at_the_clock)
+        registry = Registry(settings.registry, on_wait=self._check_interrupted)
         stack.callback(registry.close)
         setup = set_up(settings, connection, registry, carried.definitions, carried.faults)
         carried.warned |= warn_of_risks(setup.risks, carried.warned)
-        evaluator = process.evaluator(self._look_at_the_clock)
+        evaluator = process.evaluator(self._check_interrupted)
         stack.callback(evaluator.close)
         outside = Outside(connection, registry, evaluator)
-        slot = SlotStart(process, settings, setup, outside, self._look_at_the_clock)
+        slot = SlotStart(process, settings, setup, outside, self._check_interrupted)
         seen = setup.progress
         first_look = slot.facts(None if seen is None or seen.watermark is None else seen)
         if look(first_look) is not None:
@@ -254,7 +254,7 @@ class Attempt:
         sink.begin_after(unknown_ends(settings, setup, recovered), setup.topic_ids)
         # For the whole plan: tables that cannot be published are refused before anything is done.
         routes = outside.routes(setup.plan, setup.routing, ask_server=self._carried.ask_server)
-        # Not empty only if they were all registered, or known, when the plan was made.
+        # `setup.schemas` is empty unless all were registered, or known, when the plan was made.
         routes.register_all(request=outside.registry.request, known=setup.schemas)
         for (subscription, _), error in routes.addresses.refused.items():
             event(
@@ -300,8 +300,15 @@ class Attempt:
             sink.begin_after(ends, setup.topic_ids)
         return replace(decision, watermark=watermark)
 
-    def _look_at_the_clock(self) -> None:
-        """Stop waiting for a server: at once before the stream has begun, else when time is up."""
+    def _check_interrupted(self) -> None:
+        """End a wait for a server if the gateway is stopping.
+
+        Before the loop has begun, nothing is lost by that; afterwards the wait goes on until the
+        shutdown timeout has passed.
+
+        Raises:
+            TransientError: the wait has to end.
+        """
         process = self._process
         if process.stopping() and (self.streaming_since is None or process.time_is_up()):
             raise TransientError("interrupted, because the gateway is stopping")

@@ -32,6 +32,7 @@ __all__ = ["DefinitionsChanged", "Standby"]
 _LOG: Final = logging.getLogger(__name__)
 _LOOK_S: Final = 5.0
 _UNCOPIED: Final = ("pending", "copying")
+_OTHER_DEFINITIONS: Final = "its definitions are not those in force"
 
 
 class DefinitionsChanged(Exception):
@@ -124,7 +125,7 @@ class Standby:
         """
         if watermark is None or watermark.definitions in ("", self._fingerprint):
             return False
-        self._why = _OTHERS
+        self._why = _OTHER_DEFINITIONS
         self._show()
         return self.why_not() is not None
 
@@ -150,7 +151,7 @@ class Standby:
         elif found.file and found.file != self._fingerprint:
             raise DefinitionsChanged
         else:
-            self._why = found.unreadable or _OTHERS
+            self._why = found.unreadable or _OTHER_DEFINITIONS
 
     def _show(self) -> None:
         why = self.why_not() or ""
@@ -177,6 +178,3 @@ class Standby:
         except GatewayError as error:
             unreadable = error.message
         self._found = _Found(watermark, file, unreadable)
-
-
-_OTHERS: Final = "its definitions are not those in force"

@@ -23,7 +23,7 @@ __all__ = ["border", "check_condition", "condition", "foreign_code", "joined", "
 
 
 def _from(table: Table) -> sql.Composed:
-    """A partitioned table is read with all its leaves; any other one with its own rows only."""
+    """Return FROM: a partitioned table with all its leaves, any other with its own rows only."""
     return sql.SQL("{}{}").format(
         sql.SQL("" if table.kind == "p" else "ONLY "), sql.Identifier(table.schema, table.name)
     )

@@ -105,12 +105,12 @@ class ReplicationConnection(Closing):
 
     @property
     def server_version(self) -> int:
-        """As libpq gives it: 160004 is 16.4."""
+        """The server's version as libpq reports it: 160004 is 16.4."""
         return self._conn.server_version
 
     @property
     def backend_pid(self) -> int:
-        """The server's process for this connection."""
+        """PID of the server's process for this connection."""
         return self._conn.backend_pid
 
     @property
@@ -260,7 +260,7 @@ class ReplicationConnection(Closing):
         return int(milliseconds) / 1000
 
     def fileno(self) -> int:
-        """The socket: readable when the server has sent something.
+        """Return the socket, which is readable when the server has sent something.
 
         Raises:
             TransientError: the connection is gone.

@@ -64,7 +64,7 @@ class SlotStatus:
 
     @property
     def active(self) -> bool:
-        """Some process reads it."""
+        """Whether some process reads it."""
         return self.active_pid is not None
 
     @property
