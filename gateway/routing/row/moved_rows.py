@@ -69,7 +69,7 @@ class MovedRows:
         try:
             if target.refused is not None:
                 raise target.refused
-            shown = route.shown(row)
+            shown = route.masked(row)
             if moved.wanted:
                 drafts = [route.draft(tx.insert_op, shown, None, shown, lsn, tx.seq, tx)]
                 route.emit(drafts, target, Action.INSERT, tx, out)
@@ -78,4 +78,4 @@ class MovedRows:
                 route.emit(drafts, target, Action.DELETE, tx, out)
         except UnfitError as error:
             change = UnfitChange(tx.insert_op, None, False, row, lsn)
-            route.fail(error, Operation.INSERT, change, target, tx, out)
+            route.handle_unfit(error, Operation.INSERT, change, target, tx, out)

@@ -187,7 +187,7 @@ class MovingRoute:
                     (Operation.DELETE, b"d") if new is None else (Operation.UPDATE, b"u")
                 )
                 unfit = UnfitChange(op, old, full, new, lsn)
-                route.fail(error, operation, unfit, target, tx, out)
+                route.handle_unfit(error, operation, unfit, target, tx, out)
 
 
 def looked_up_by(routes: Iterable[MovingRoute]) -> dict[int, MovingTargets] | None:
@@ -224,8 +224,8 @@ def _drafts(
     tx: TransactionState,
 ) -> list[list[Draft]]:
     """Make the records of a change, in groups that are emitted one after the other."""
-    before = None if old is None else route.shown(old)
-    after = None if new is None else route.shown(new)
+    before = None if old is None else route.masked(old)
+    after = None if new is None else route.masked(new)
     if sending in (Sending.DELETE, Sending.REMOVE):
         # Without an old row, no column of the replica identity has changed.
         gone = before if before is not None else after

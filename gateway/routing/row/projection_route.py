@@ -173,7 +173,7 @@ class ProjectionRoute:
                         seq,
                         tx.total_order,
                         self.order.count,
-                        EMPTY_ARRAY if UNCHANGED not in shown else self.lost(shown, tx),
+                        EMPTY_ARRAY if UNCHANGED not in shown else self.note_lost_values(shown, tx),
                     )
                     headers = tx.headers.make(lsn, seq, op)
                     large = self.may_be_large(key, body)
@@ -193,7 +193,7 @@ class ProjectionRoute:
                     check_size(self.encoder.schema, record, counter.most_bytes)
             except UnfitError as error:
                 change = UnfitChange(tx.insert_op, None, False, row, lsn)
-                self.fail(error, Operation.INSERT, change, target, tx, out)
+                self.handle_unfit(error, Operation.INSERT, change, target, tx, out)
                 continue
             if not counter.records:
                 tx.touched.append(counter)
@@ -218,14 +218,14 @@ class ProjectionRoute:
                     continue
                 drafts = made.get(action)
                 if drafts is None:
-                    before = None if old is None else self.shown(old)
+                    before = None if old is None else self.masked(old)
                     drafts = made[action] = self.draft_update(
-                        action, before, full, self.shown(new), lsn, tx
+                        action, before, full, self.masked(new), lsn, tx
                     )
                 self.emit(drafts, target, action, tx, out)
             except UnfitError as error:
                 change = UnfitChange(b"u", old, full, new, lsn)
-                self.fail(error, Operation.UPDATE, change, target, tx, out)
+                self.handle_unfit(error, Operation.UPDATE, change, target, tx, out)
 
     def delete(
         self, old: Row, full: bool, lsn: int, tx: TransactionState, out: list[Record]
@@ -239,11 +239,11 @@ class ProjectionRoute:
                 if passes is not None and not passes(old):
                     continue
                 if drafts is None:
-                    drafts = self.draft_delete(self.shown(old), full, lsn, tx.seq, tx)
+                    drafts = self.draft_delete(self.masked(old), full, lsn, tx.seq, tx)
                 self.emit(drafts, target, Action.DELETE, tx, out)
             except UnfitError as error:
                 change = UnfitChange(b"d", old, full, None, lsn)
-                self.fail(error, Operation.DELETE, change, target, tx, out)
+                self.handle_unfit(error, Operation.DELETE, change, target, tx, out)
 
     def truncate(
         self,
@@ -257,7 +257,7 @@ class ProjectionRoute:
         """Publish a TRUNCATE to all partitions of the target's topic; count it if `is_reported`."""
         if target.refused is not None:
             change = UnfitChange(b"t", None, False, None, lsn)
-            self.fail(target.refused, Operation.TRUNCATE, change, target, tx, out)
+            self.handle_unfit(target.refused, Operation.TRUNCATE, change, target, tx, out)
             return
         body = self.encoder.value(
             b"t", None, None, self.prefix(tx), lsn, tx.seq, tx.total_order, self.order.count
@@ -271,8 +271,8 @@ class ProjectionRoute:
         target.counter.others += len(partitions)
         target.counter.truncates += is_reported
 
-    def shown(self, row: Row) -> Row:
-        """Return the row as it may leave the gateway."""
+    def masked(self, row: Row) -> Row:
+        """Return the row with masked values, as it may leave the gateway."""
         return row if self.mask is None else self.mask(row)
 
     def draft_update(
@@ -291,7 +291,7 @@ class ProjectionRoute:
             return self.draft_delete(old, full, lsn, tx.seq, tx)
         if action is Action.INSERT:
             if UNCHANGED in new:
-                self.lost(new, tx)
+                self.note_lost_values(new, tx)
             return [self.draft(b"c", new, None, new, lsn, tx.seq, tx)]
         if old is None:
             return [self.draft(b"u", new, None, new, lsn, tx.seq, tx)]
@@ -304,8 +304,8 @@ class ProjectionRoute:
         drafts.append(self.draft(b"c", new, before, new, lsn, tx.seq, tx, rekey=b"new"))
         return drafts
 
-    def lost(self, row: Row, tx: TransactionState) -> bytes:
-        """Count an INSERT of a row that lacks values; return the array of the lacking columns.
+    def note_lost_values(self, row: Row, tx: TransactionState) -> bytes:
+        """Count an INSERT of a row that lacks values; return the array of these columns.
 
         A filter has turned an UPDATE into this INSERT, here or, with push-down, on the server: all
         values of a row that was really inserted are sent (ReorderBufferToastReplace).
@@ -323,10 +323,7 @@ class ProjectionRoute:
         tx: TransactionState,
         rekey: bytes | None = None,
     ) -> list[Draft]:
-        """Make a ``d`` record and, if tombstones are on and the table has a key, its tombstone.
-
-        `old` is masked.
-        """
+        """Make a ``d`` of a masked row and, if tombstones are on and it has a key, a tombstone."""
         self.check_logged(full)
         if tx.large and full:
             self.check_values(old)
@@ -462,7 +459,7 @@ class ProjectionRoute:
         else:
             counter.inserts += 1
 
-    def fail(
+    def handle_unfit(
         self,
         error: UnfitError,
         operation: Operation,
@@ -471,12 +468,14 @@ class ProjectionRoute:
         tx: TransactionState,
         out: list[Record],
     ) -> None:
-        """Send a change that the target cannot receive to the error topic, or raise its error.
+        """Handle a change that the target cannot receive: the error topic, a hold, or an exception.
 
-        A table of which old values were not logged is held instead: a copy replaces its rows.
+        A table of which old values were not logged is held: a copy replaces its rows. Other changes
+        go to the error topic, if it accepts their kind. Nothing happens if the subscription skips
+        the transaction because of its origin: PostgreSQL does not evaluate the filter then, either.
 
-        Nothing happens if the subscription skips the transaction because of its origin, in which
-        case PostgreSQL does not evaluate the filter either.
+        Raises:
+            UnfitError: `error`.
 
         Source: FilterByOrigin in decode.c, before pgoutput_change.
         """

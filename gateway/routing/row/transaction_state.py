@@ -16,6 +16,10 @@ class TransactionState:
     """Values shared by the records of one transaction, and its counters.
 
     Attributes:
+        insert_op: Operation of an inserted row: ``c``, or ``r`` for the rows of a copy.
+        large: Whether the frame of the current change is so large that single values are checked.
+        seq: Number of the last change, see `gateway.routing.row.relation_route`.
+        total_order: Number of changes so far, as `seq`, with one for each UPDATE.
         lost_values: Number of rows, by table, with a value that was neither sent nor in the old
             tuple.
         quarantined: Number of records for the error topic, by table and kind.
