@@ -120,26 +120,31 @@ class Streaming:
             spool_directory=settings.gateway.spool_directory,
             series=router.routes_series,
         )
-        self._pipeline = Pipeline(
-            receiver,
-            sink,
+        self._pipeline = self._make_pipeline(router, going_on, followed)
+
+    def _make_pipeline(self, router: Router, going_on: GoOn, followed: FollowedTables) -> Pipeline:
+        """Return the loop, which all runs on this stream share."""
+        process, addresses = self._process, self._routes.addresses
+        return Pipeline(
+            self._receiver,
+            self._sink,
             self._assembler,
             router,
             going_on.watermark,
-            [subscription.name for subscription in setup.plan.subscriptions],
-            settings.limits,
+            [subscription.name for subscription in self._slot.setup.plan.subscriptions],
+            self._slot.settings.limits,
             process.counters,
             endpos=process.endpos,
             confirmed_lsn=going_on.confirmed_lsn,
             stopping=process.stopping,
             time_is_up=process.time_is_up,
-            parts=partial(_pop_parts, followed.following, receiver),
-            move_markers=MoveMarkers(followed, self._routes.addresses, process.counters).records,
+            parts=partial(_pop_parts, followed.following, self._receiver),
+            move_markers=MoveMarkers(followed, addresses, process.counters).records,
             on_batch=process.on_batch,
         )
 
     def close(self) -> None:
-        """Give the files of sets back."""
+        """Close the files of the sets of sub-selects."""
         if self._followed is not None:
             self._followed.following.close()
 
@@ -154,7 +159,8 @@ class Streaming:
         self._carried.has_streamed = True
         # What was lost before is being copied.
         self._carried.definitions, self._carried.lost = self._slot.setup.definitions, frozenset()
-        self._announce()
+        self._log_start()
+        self._post_start()
         self._slot.outside.registry.send_later()
         try:
             with closing(self._assembler):
@@ -263,17 +269,15 @@ class Streaming:
         loop = None if posted is None else posted.loop
         return self._pipeline.durable.copies if loop is None else loop.copies
 
-    def _announce(self) -> None:
-        setup, counters = self._slot.setup, self._process.counters
-        protocol, muted = setup.protocol, setup.routing.muted
-        counters.durable_lsn = self._pipeline.durable.end_lsn
+    def _log_start(self) -> None:
+        protocol = self._slot.setup.protocol
         why, one_by_one = why_interpreted(), why_one_by_one()
         event(
             _LOG,
             logging.INFO,
             "streaming",
             slot=self._slot.settings.source.slot,
-            watermark=format_lsn(counters.durable_lsn),
+            watermark=format_lsn(self._pipeline.durable.end_lsn),
             protocol=protocol.version,
             streaming=protocol.streaming,
             two_phase=protocol.two_phase,
@@ -281,12 +285,17 @@ class Streaming:
             rows="compiled" if why is None else f"interpreted: {why}",
             producing="compiled" if one_by_one is None else f"one by one: {one_by_one}",
         )
+
+    def _post_start(self) -> None:
+        """Post what holds while this stream runs; log subscriptions that became held."""
+        setup, counters = self._slot.setup, self._process.counters
+        counters.durable_lsn = self._pipeline.durable.end_lsn
         evaluators = self._routes.filters.evaluators
         counters.filters = {
             (p.subscription, str(setup.plan.tables[p.target_oid])): evaluators(p)
             for p in setup.plan.publishes
         }
-        for name, because in muted.items():
+        for name, because in setup.routing.muted.items():
             if counters.muted.get(name) != because:
                 event(
                     _LOG,
@@ -295,7 +304,7 @@ class Streaming:
                     subscription=name,
                     because=because,
                 )
-        counters.muted = muted
+        counters.muted = setup.routing.muted
         counters.owner = setup.routing.writer.owner
         counters.set_away("")
         counters.set_denied(None)
