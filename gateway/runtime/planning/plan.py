@@ -12,8 +12,8 @@ then.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -150,7 +150,7 @@ def read_plan(
         )
         if ddl_state is not None:
             catalog = catalog_at(catalog, ddl_state, known)
-        plan = _vetted(
+        plan = _plan_with_holds(
             settings,
             connection,
             definitions,
@@ -169,7 +169,29 @@ def read_plan(
     return plan
 
 
-def _vetted(
+@dataclass(frozen=True, slots=True)
+class _HoldPolicy:
+    """Whether a table that cannot be published is held, or refuses the definitions.
+
+    Attributes:
+        is_enabled: Whether tables are to be held at all.
+        known: Subscription, schema and name of tables that were published or held before.
+        listed: Tables that the definitions name.
+    """
+
+    is_enabled: bool
+    known: Set[tuple[str, str, str]]
+    listed: Listed
+
+    def may_hold(self, subscription: str, table: Table) -> bool:
+        """Whether a table may be held for a subscription; a new one that is named may not."""
+        if not self.is_enabled:
+            return False
+        key = (subscription, table.schema, table.name)
+        return key in self.known or not self.listed.has(subscription, table)
+
+
+def _plan_with_holds(
     settings: Settings,
     connection: psycopg.Connection,
     definitions: Definitions,
@@ -180,33 +202,25 @@ def _vetted(
     rights: bool,
     readable: bool,
 ) -> Plan:
-    """Return the plan without the tables that are to be held."""
+    """Return the plan in which tables that cannot be published are held."""
     states = () if watermark is None else watermark.copies
     same = watermark is not None and watermark.definitions == definitions.fingerprint
-    published = {(s.subscription, s.schema, s.table) for s in states if same or s.state == "held"}
-    listed = Listed(definitions, catalog)
-    holds = settings.definitions.on_table_error == "hold"
-
-    def holdable(subscription: str, table: Table) -> bool:
-        key = (subscription, table.schema, table.name)
-        return holds and (key in published or not listed.has(subscription, table))
-
-    for (name, oid), error in catalog.broken.items():
-        having = (s.name for s in definitions.subscriptions if name in s.publications)
-        if isinstance(error, TableLockedError) and not all(
-            holdable(subscription, catalog.tables[oid]) for subscription in having
-        ):
-            raise error
+    policy = _HoldPolicy(
+        settings.definitions.on_table_error == "hold",
+        {(s.subscription, s.schema, s.table) for s in states if same or s.state == "held"},
+        Listed(definitions, catalog),
+    )
+    _check_locked(definitions, catalog, policy)
     masked = masked_before(states) if definitions.masks else ()
     # A table whose description is lost could have got another name: then none may be unknown.
     described = all(s.taken for s in states if s.state not in ("held", "missing"))
     streamed = watermark is not None and watermark.end_lsn != ZERO_LSN
     found = dict(faults)
-    while True:
+    while True:  # what is held changes the plan, in which other tables may be at fault
         plan = make_plan(
             definitions,
             catalog,
-            holdable=holdable,
+            holdable=policy.may_hold,
             faults=found,
             prefix=settings.source.slot,
             missing_identity=settings.definitions.missing_identity,
@@ -216,29 +230,44 @@ def _vetted(
         plan = replace(
             plan, types=settings.types, envelope=settings.envelope, topics=settings.topics
         )
+        noticed: dict[TableId, Fault] = {}
         unfit = unfollowed(plan)
         for (name, oid), error in unfit.items():
-            if not holdable(name, catalog.tables[oid]):
+            if not policy.may_hold(name, catalog.tables[oid]):
                 raise error
-        noticed: dict[TableId, Fault] = {}
-        if holds:
+        if policy.is_enabled:
             noticed = find_faults(
                 settings, connection, plan, states, rights=rights, readable=readable
             )
         noticed |= {table_id: Fault(error.reason) for table_id, error in unfit.items()}
-        if not holds and (wrong := key_faults(settings, plan)):
+        if not policy.is_enabled and (wrong := key_faults(settings, plan)):
             (_, oid), fault = min(wrong.items(), key=lambda one: one[0])
             raise DefinitionError(f"table {plan.tables[oid]}: {fault.reason}")
         more = {
             (name, oid): fault
             for (name, oid), fault in noticed.items()
-            if (fault.always or holdable(name, catalog.tables[oid])) and (name, oid) not in found
+            if (fault.always or policy.may_hold(name, catalog.tables[oid]))
+            and (name, oid) not in found
         }
         if not more:
             # Another group's gateway may publish them.
             unknown = () if settings.group is not None else unpublished_names(plan)
             return replace(plan, warnings=(*plan.warnings, *unknown))
         found |= more
+
+
+def _check_locked(definitions: Definitions, catalog: Catalog, policy: _HoldPolicy) -> None:
+    """Raise if a table whose filter cannot be read now, because of a lock, may not be held.
+
+    Raises:
+        TableLockedError: such a table is locked; the catalog can be read again later.
+    """
+    for (name, oid), error in catalog.broken.items():
+        having = (s.name for s in definitions.subscriptions if name in s.publications)
+        if isinstance(error, TableLockedError) and not all(
+            policy.may_hold(subscription, catalog.tables[oid]) for subscription in having
+        ):
+            raise error
 
 
 def recalled_plan(

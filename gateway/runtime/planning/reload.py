@@ -41,6 +41,7 @@ from gateway.observe import Counters, event
 from gateway.routing import RoutingSettings
 from gateway.runtime.planning.held_retries import HeldLooks
 from gateway.runtime.planning.ownership import claim_topics
+from gateway.runtime.planning.partition_retries import PartitionRetries
 from gateway.runtime.planning.plan import read_definitions, read_plan
 from gateway.runtime.planning.setup import register, slot_identity, with_topics
 from gateway.runtime.planning.topics import muted_subscriptions
@@ -49,10 +50,6 @@ from gateway.sink.own_topics.progress import read_progress
 from gateway.sink.registry.registry import Registry
 from gateway.source.catalog.shapes import ShapeWatch
 from gateway.source.catalog.watch import CatalogWatch
-from gateway.source.provisioning.detachable_partitions import (
-    MissingPartitions,
-    add_partitions,
-)
 from gateway.source.provisioning.own_publications import extend_publications
 from gateway.source.provisioning.trigger_installation import has_ddl_messages
 from gateway.source.session.blockers import session_name
@@ -69,8 +66,6 @@ __all__ = ["LOOK_FOR_REQUESTS", "PreparedDefinitions", "Reloader", "channel_of"]
 _LOG: Final = logging.getLogger(__name__)
 _LISTEN_S: Final = 0.1
 _ALIVE_S: Final = 30.0
-_MOST_S: Final = 3600.0
-_REASONS: Final = 3
 _RETRY_S: Final = 5.0
 _JOIN_S: Final = 5.0
 _MOST_KEPT: Final = 20_000
@@ -163,18 +158,17 @@ class Reloader:
         self._hold = False
         self._held = threading.Event()
         self._prepared: PreparedDefinitions | None = None
-        self._found = False
+        self._ends_loop = False  # definitions are prepared, or copies requested
         self._failure: Exception | None = None
         # More may have come after the accepted ones, with a NOTIFY that was not received.
         self._look_for_requests = bool(accepted)
         self._accepted = accepted
         self.requests: tuple[CopyRequest, ...] = ()
         self._counters = counters
-        self._read = ""  # fingerprint of the definitions that are being checked
+        self._checked = ""  # fingerprint of the definitions that are being checked
         self.unfit: Mapping[str, str] = {}
         self._held_looks = held_looks
-        self._partitions: MissingPartitions | None = None
-        self._partitions_wait, self._next_partitions = 0.0, 0.0
+        self._partitions = PartitionRetries(plan)
         self._thread = threading.Thread(target=self._run, name="pgsluice reload", daemon=True)
 
     def __enter__(self) -> Self:
@@ -217,7 +211,7 @@ class Reloader:
     # The thread
 
     def _run(self) -> None:
-        while not self._ended.is_set() and not self._found:
+        while not self._ended.is_set() and not self._ends_loop:
             try:
                 with connect(
                     self._settings.source.dsn,
@@ -244,7 +238,7 @@ class Reloader:
         interval = self._settings.definitions.watch_interval_s
         if interval or self._catalog.is_new:
             self._look(connection)
-        self._add_partitions(connection)
+        self._partitions.add_if_due(connection)
         next_look = time.monotonic() + (interval or _ALIVE_S)
         while not self._ended.is_set():
             notified = list(connection.notifies(timeout=_LISTEN_S, stop_after=1))
@@ -254,43 +248,16 @@ class Reloader:
                 next_look = time.monotonic() + (interval or _ALIVE_S)
                 connection.execute("SELECT")  # a dead connection would never bring a request
                 self._look_for_requests |= is_deaf
-                self._add_partitions(connection)
+                self._partitions.add_if_due(connection)
                 if interval:
                     self._look(connection)
             if not (asked or self._pending or self._look_for_requests):
                 continue
             self._pending = not self._consider(connection, asked=asked)
-            if self._found:
+            if self._ends_loop:
                 return
             if self._pending:
                 self._ended.wait(_RETRY_S)
-
-    def _add_partitions(self, connection: psycopg.Connection) -> None:
-        """Add partitions that could not be added when the plan came into force.
-
-        When nothing but the owner's part is left, the next attempts are further and further apart.
-        """
-        before = self._partitions
-        if before == MissingPartitions() or time.monotonic() < self._next_partitions:
-            return
-        done, missing = add_partitions(connection, self._plan)
-        for line in done:
-            event(_LOG, logging.INFO, "publication", detail=line)
-        lack = "the gateway's publications lack partitions; changes are lost if one is detached"
-        if missing.by_owner and (before is None or missing.by_owner != before.by_owner):
-            event(
-                _LOG,
-                logging.WARNING,
-                lack,
-                partitions=missing.others,
-                hint=f"{missing.who} what pgsluice check --sql prints",
-                **({"refused": "; ".join(missing.reasons[:_REASONS])} if missing.reasons else {}),
-            )
-        elif missing.by_gateway and before is None:
-            event(_LOG, logging.INFO, lack, hint="they are locked: the gateway tries again")
-        wait = 0 if missing.by_gateway else min(max(2 * self._partitions_wait, _ALIVE_S), _MOST_S)
-        self._partitions, self._partitions_wait = missing, wait
-        self._next_partitions = time.monotonic() + wait
 
     def _look(self, connection: psycopg.Connection) -> None:
         """Check whether the catalog has changed since the last look or since the plan was read."""
@@ -311,15 +278,15 @@ class Reloader:
         try:
             # Set before the loop is released: it must not receive beyond the point.
             self._prepared = self._prepare(connection, asked=asked)
-            self._found = self._prepared is not None
-            if self._look_for_requests and not self._found:
+            self._ends_loop = self._prepared is not None
+            if self._look_for_requests and not self._ends_loop:
                 # Requests can need a start, which refused definitions would end.
                 requests = self._read_requests(connection)
                 self.unfit = refused_requests(connection, self._plan, requests)
                 self.requests = requests
-                self._found = bool(self.requests)
+                self._ends_loop = bool(self.requests)
             self._look_for_requests = False
-            self._accept()
+            self._end_refusal()
         except TransientError as error:
             hint = {"hint": error.hint} if error.hint else {}
             event(_LOG, logging.WARNING, "reload postponed", error=error.message, **hint)
@@ -339,7 +306,7 @@ class Reloader:
         self._counters.refusal = Refusal(
             before.since_ms if before is not None else now_ms,
             now_ms,
-            self._read,
+            self._checked,
             error.message[:_MOST_KEPT],
             # A statement that is cut off can be another one, for another table.
             first_lines(error.hint or "", _MOST_KEPT, "`pgsluice check --sql` prints all of it"),
@@ -353,7 +320,8 @@ class Reloader:
                 hint=error.hint or "",
             )
 
-    def _accept(self) -> None:
+    def _end_refusal(self) -> None:
+        """Post that definitions are no longer refused; log it if they were."""
         if (before := self._counters.refusal) is None:
             return
         self._counters.refusal = None
@@ -368,9 +336,9 @@ class Reloader:
         self, connection: psycopg.Connection, *, asked: bool
     ) -> PreparedDefinitions | None:
         settings = self._settings
-        self._read = ""
+        self._checked = ""
         definitions = read_definitions(settings)
-        self._read = definitions.fingerprint
+        self._checked = definitions.fingerprint
         forget_schemas(connection)
         facts = server_facts(connection)
         snapshot = read_snapshot(connection)
