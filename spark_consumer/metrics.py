@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -19,6 +19,7 @@ from spark_consumer.progress import Progress
 __all__ = ["PHASES", "Figures", "Pulse", "exposition", "health", "readiness", "serve"]
 
 _CONTENT: Final = "text/plain; version=0.0.4; charset=utf-8"
+_PREFIX: Final = "pgsluice_consumer_"
 PHASES: Final = ("stream", "plan", "read", "apply", "history", "manifest", "maintenance")
 _STALE_S: Final = 300.0
 """Seconds without activity after which a job is considered hung: a step takes less."""
@@ -183,107 +184,142 @@ def readiness(pulse: Pulse, subscriptions: Mapping[str, Figures]) -> str | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class _Metric:
+    """A metric that has one value for each subscription.
+
+    Attributes:
+        name: Name, without the prefix of all.
+        kind: Type in Prometheus: gauge or counter.
+        text: Line of help.
+        value: Function from a subscription's figures to the value; None where it is not known.
+    """
+
+    name: str
+    kind: str
+    text: str
+    value: Callable[[Figures], float | None]
+
+
 _METRICS: Final = (
-    ("end_lsn", "gauge", "Position in the source's WAL up to which all tables are complete."),
-    (
+    _Metric(
+        "end_lsn",
+        "gauge",
+        "Position in the source's WAL up to which all tables are complete.",
+        lambda figures: figures.end_lsn,
+    ),
+    _Metric(
         "commit_timestamp_seconds",
         "gauge",
         "When the source committed the last transaction applied, in seconds since 1970.",
+        lambda figures: None if figures.commit_time is None else figures.commit_time / 1_000_000,
     ),
-    ("records_total", "counter", "Number of records applied to tables since the start."),
-    (
+    _Metric(
+        "records_total",
+        "counter",
+        "Number of records applied to tables since the start.",
+        lambda figures: figures.records,
+    ),
+    _Metric(
         "cuts_total",
         "counter",
         "Number of cuts, states of all tables at one position, since the start.",
+        lambda figures: figures.cuts,
     ),
-    (
+    _Metric(
         "skipped_total",
         "counter",
         "Number of keys whose UPDATE or DELETE found no row, counted once for each batch.",
+        lambda figures: figures.skipped,
     ),
-    ("waiting_records", "gauge", "Number of records that were announced and are in no table yet."),
-    ("applying_tables", "gauge", "Number of tables that the job is writing to now."),
-    ("tables_held", "gauge", "Number of tables that the job holds; the log says why."),
-    (
+    _Metric(
+        "waiting_records",
+        "gauge",
+        "Number of records that were announced and are in no table yet.",
+        lambda figures: figures.progress.waiting_records,
+    ),
+    _Metric(
+        "applying_tables",
+        "gauge",
+        "Number of tables that the job is writing to now.",
+        lambda figures: figures.progress.running_tables,
+    ),
+    _Metric(
+        "tables_held",
+        "gauge",
+        "Number of tables that the job holds; the log says why.",
+        lambda figures: figures.tables_held,
+    ),
+    _Metric(
         "subscription_held",
         "gauge",
         "1 while nothing of the subscription is read; the log says why.",
+        lambda figures: int(figures.held is not None),
     ),
-    ("lag_seconds", "gauge", "Seconds since the source committed the oldest change to be applied."),
-    ("unread_markers", "gauge", "Number of markers in the topic that have not been read."),
-    (
+    _Metric(
+        "lag_seconds",
+        "gauge",
+        "Seconds since the source committed the oldest change to be applied.",
+        lambda figures: round(figures.lag, 3),
+    ),
+    _Metric(
+        "unread_markers",
+        "gauge",
+        "Number of markers in the topic that have not been read.",
+        lambda figures: figures.unread_markers,
+    ),
+    _Metric(
         "markers_refused_total",
         "counter",
         "Number of markers that were not followed since the start.",
+        lambda figures: figures.refused,
     ),
-    ("silent_seconds", "gauge", "Seconds since the subscription was last seen at work."),
+    _Metric(
+        "silent_seconds",
+        "gauge",
+        "Seconds since the subscription was last seen at work.",
+        lambda figures: None if figures.silence is None else round(figures.silence, 3),
+    ),
 )
 
 
 def exposition(subscriptions: dict[str, Figures]) -> str:
     """Return the figures in Prometheus' text format."""
     lines = []
-    for name, kind, text in _METRICS:
-        lines += [f"# HELP {_full(name)} {text}", f"# TYPE {_full(name)} {kind}"]
+    for metric in _METRICS:
+        lines += _header(metric.name, metric.kind, metric.text)
         for subscription, figures in subscriptions.items():
-            value = _value(name, figures)
+            value = metric.value(figures)
             if value is not None:
-                lines.append(f'{_full(name)}{{subscription="{as_label(subscription)}"}} {value}')
-    waited = _full("table_lag_seconds")
-    lines += [
-        f"# HELP {waited} Seconds since the source committed the oldest change that a table lacks.",
-        f"# TYPE {waited} gauge",
-    ]
+                lines.append(f"{_sample(metric.name, subscription=subscription)} {value}")
+    lines += _header(
+        "table_lag_seconds",
+        "gauge",
+        "Seconds since the source committed the oldest change that a table lacks.",
+    )
     for subscription, figures in subscriptions.items():
         for table, since in figures.tables.items():
-            labels = (
-                f'subscription="{as_label(subscription)}",table="{as_label(source_name(table))}"'
-            )
-            lines.append(f"{waited}{{{labels}}} {round(_age(since), 3)}")
-    spent = _full("phase_seconds_total")
-    lines += [
-        f"# HELP {spent} Seconds that the job has spent since the start, by phase of its work.",
-        f"# TYPE {spent} counter",
-    ]
+            of_table = {"subscription": subscription, "table": source_name(table)}
+            lines.append(f"{_sample('table_lag_seconds', **of_table)} {round(_age(since), 3)}")
+    lines += _header(
+        "phase_seconds_total",
+        "counter",
+        "Seconds that the job has spent since the start, by phase of its work.",
+    )
     for subscription, figures in subscriptions.items():
         for phase, seconds in sorted(figures.seconds.items()):
-            labels = f'subscription="{as_label(subscription)}",phase="{phase}"'
-            lines.append(f"{spent}{{{labels}}} {seconds:.3f}")
+            of_phase = {"subscription": subscription, "phase": phase}
+            lines.append(f"{_sample('phase_seconds_total', **of_phase)} {seconds:.3f}")
     return "\n".join(lines) + "\n"
 
 
-def _full(name: str) -> str:
-    return f"pgsluice_consumer_{name}"
+def _header(name: str, kind: str, text: str) -> list[str]:
+    return [f"# HELP {_PREFIX}{name} {text}", f"# TYPE {_PREFIX}{name} {kind}"]
 
 
-def _value(name: str, figures: Figures) -> int | float | None:
-    match name:
-        case "end_lsn":
-            return figures.end_lsn
-        case "commit_timestamp_seconds":
-            known = figures.commit_time
-            return None if known is None else known / 1_000_000
-        case "records_total":
-            return figures.records
-        case "cuts_total":
-            return figures.cuts
-        case "skipped_total":
-            return figures.skipped
-        case "waiting_records":
-            return figures.progress.waiting_records
-        case "applying_tables":
-            return figures.progress.running_tables
-        case "subscription_held":
-            return int(figures.held is not None)
-        case "lag_seconds":
-            return round(figures.lag, 3)
-        case "unread_markers":
-            return figures.unread_markers
-        case "markers_refused_total":
-            return figures.refused
-        case "silent_seconds":
-            return None if figures.silence is None else round(figures.silence, 3)
-    return figures.tables_held
+def _sample(name: str, **labels: str) -> str:
+    named = ",".join(f'{label}="{as_label(value)}"' for label, value in labels.items())
+    return f"{_PREFIX}{name}{{{named}}}"
 
 
 @contextmanager
