@@ -57,7 +57,8 @@ class Histories:
         topics: Source of topic descriptions.
         tables: Tables of the subscription.
         planner: Planner of the subscription's batches.
-        markers: Function that returns the markers between two offsets of the marker topic.
+        markers_between: Function that returns the markers after an offset of the marker topic,
+            until another.
         stopping: Event after which no further history is begun.
     """
 
@@ -70,7 +71,7 @@ class Histories:
         topics: TopicStates,
         tables: SubscriberTables,
         planner: Planner,
-        markers: Callable[[int, int], list[Marker]],
+        markers_between: Callable[[int, int], list[Marker]],
         stopping: threading.Event,
     ) -> None:
         self._settings = settings
@@ -80,7 +81,7 @@ class Histories:
         self._topics = topics
         self._tables = tables
         self._planner = planner
-        self._markers = markers
+        self._markers_between = markers_between
         self._stopping = stopping
         self._applier = HistoryApplier(spark, schemas)
         self._wanted = frozenset(settings.history)
@@ -113,7 +114,7 @@ class Histories:
         ends = self._settings.endpos is not None or self._settings.available_now
         return ends or time.monotonic() >= self._next
 
-    def are_lagging(self, manifest: Manifest) -> bool:
+    def is_any_lagging(self, manifest: Manifest) -> bool:
         """Whether a history lacks something that its table has at a state."""
         return any(
             self._is_wanted(name) and (state is None or state.end_lsn < manifest.end_lsn)
@@ -230,7 +231,7 @@ class Histories:
         if failure is None and same and position.marker >= until.marker:
             return found
         known = position.marker_topic_id == until.marker_topic_id
-        markers = self._markers(position.marker if known else -1, until.marker)
+        markers = self._markers_between(position.marker if known else -1, until.marker)
         state = self._topics.describe([topic]).get(topic)
         if state is None:
             raise TableError(f"topic {topic} is gone", hint="let the gateway recreate it")

@@ -62,7 +62,8 @@ class Planner:
         topics: Source of topic descriptions.
         tables: Tables of the subscription.
         reader: Reader of the first records of new topics.
-        history: Function that returns the markers between two offsets of the marker topic.
+        markers_between: Function that returns the markers after an offset of the marker topic,
+            until another.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Planner:
         topics: TopicStates,
         tables: SubscriberTables,
         reader: SmallReader,
-        history: Callable[[int, int], list[Marker]],
+        markers_between: Callable[[int, int], list[Marker]],
     ) -> None:
         self._settings = settings
         self._spark = spark
@@ -81,7 +82,7 @@ class Planner:
         self._topics = topics
         self._tables = tables
         self._reader = reader
-        self._history = history
+        self._markers_between = markers_between
         self._manifest = Manifest("")
 
     def plan(
@@ -180,7 +181,7 @@ class Planner:
         raise failure
 
     def _since(self, marker: int, markers: Sequence[Marker]) -> list[Marker]:
-        return [*self._history(marker, markers[0].offset - 1), *markers]
+        return [*self._markers_between(marker, markers[0].offset - 1), *markers]
 
     def copy(
         self, topic: str, marker_topic_id: str, state: TopicState, markers: Sequence[Marker]

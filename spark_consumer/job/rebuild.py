@@ -105,7 +105,13 @@ class Rebuild:
         self._tables = SubscriberTables(self._spark, table_format, settings.warehouse, subscription)
         self._reader = SmallReader(spark, settings)
         self._planner = Planner(
-            settings, self._spark, schemas, topics, self._tables, self._reader, self._history
+            settings,
+            self._spark,
+            schemas,
+            topics,
+            self._tables,
+            self._reader,
+            self._markers_between,
         )
         self.figures = Figures()
         self._workers = Workers(
@@ -119,7 +125,7 @@ class Rebuild:
             topics,
             self._tables,
             self._planner,
-            self._history,
+            self._markers_between,
             stopping,
         )
         self._maintenance = Maintenance(settings, self._spark, subscription, self._tables)
@@ -149,9 +155,9 @@ class Rebuild:
         self._tables.register(self.manifest.every_table())
         self._count(0)
 
-    def lacks_history(self) -> bool:
+    def has_lagging_history(self) -> bool:
         """Whether a history lacks something that its table has."""
-        return self._histories.are_lagging(self.manifest)
+        return self._histories.is_any_lagging(self.manifest)
 
     def hold(self, unread: Hold | None) -> None:
         """Store in the manifest why the markers cannot be read; None: they can.
@@ -287,8 +293,11 @@ class Rebuild:
             times[name] = own or self.figures.tables.get(name) or self.manifest.commit_time
         return times
 
-    def _history(self, after: int, last: int) -> list[Marker]:
-        """Return the PROGRESS markers between two offsets of the marker topic, if they exist."""
+    def _markers_between(self, after: int, last: int) -> list[Marker]:
+        """Return the PROGRESS markers after an offset of the marker topic, until another.
+
+        Those that the topic no longer has are missing.
+        """
         state = self._topics.describe([self._marker_topic])[self._marker_topic]
         begin = max(after + 1, state.earliest[0])
         if begin > last:
@@ -320,7 +329,7 @@ class Rebuild:
         wanted = set(topics)
         tables: dict[str, TableState] = {}
         holds: dict[str, Hold] = {}
-        markers = self._history(-1, self.manifest.marker)
+        markers = self._markers_between(-1, self.manifest.marker)
         for batch in batch_markers(markers, self._settings.max_batch_records):
             done, failed = self._apply(
                 batch.markers, sorted(wanted & set(batch.topics())), last=True

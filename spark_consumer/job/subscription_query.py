@@ -20,8 +20,8 @@ from spark_consumer.errors import ConsumerError, ContractError, FatalConsumerErr
 from spark_consumer.formats.protocol import TableFormat
 from spark_consumer.job.marker_batches import batch_markers
 from spark_consumer.job.rebuild import Rebuild
-from spark_consumer.kafka.marker_trust import Found, Refused, Witness, warnings
-from spark_consumer.kafka.markers import Copy, Marker, read_markers
+from spark_consumer.kafka.marker_trust import Refused, Witness, warnings
+from spark_consumer.kafka.markers import Copy, Marker, MarkerRecord, read_markers
 from spark_consumer.kafka.registry import Schemas
 from spark_consumer.kafka.topics import TopicStates
 from spark_consumer.names import part, transaction_topic
@@ -116,7 +116,7 @@ class Subscription:
         complete = self.manifest.complete_lsn
         if endpos is None or complete is None or complete < endpos:
             return False
-        return not self.rebuild.lacks_history()
+        return not self.rebuild.has_lagging_history()
 
     def is_stuck(self) -> bool:
         """Whether everything until `ConsumerSettings.endpos` has been read, and a table is held."""
@@ -300,7 +300,7 @@ class Subscription:
         if state is None or state.id != self.manifest.marker_topic_id:
             raise TableTransientError(f"topic {self._topic} is gone, or was recreated")
 
-    def _trusted(self, read: Iterable[Found]) -> Iterator[Marker | Copy]:
+    def _trusted(self, read: Iterable[MarkerRecord]) -> Iterator[Marker | Copy]:
         refused: list[Refused] = []
         for one in self._witness.judge(read):
             if isinstance(one, Refused):

@@ -13,14 +13,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
-from spark_consumer.kafka.markers import Claim, Copy, Damaged, Marker, Owner
+from spark_consumer.kafka.markers import Claim, Copy, Damaged, Marker, MarkerRecord, Owner
 from spark_consumer.names import lsn_text, part, transaction_topic
 
-__all__ = ["Found", "Refused", "Witness", "owner_before", "warnings"]
+__all__ = ["Refused", "Witness", "owner_before", "warnings"]
 
-Found: TypeAlias = Marker | Copy | Claim | Damaged
 _MOST_NAMED: Final = 20
 """Most markers that are logged one by one: a writer of the topic can produce any number."""
 _LONGEST: Final = 500
@@ -60,7 +59,7 @@ class Witness:
         self._end_lsn = end_lsn
         self._copying = False
 
-    def judge(self, read: Iterable[Found]) -> Iterator[Marker | Copy | Refused]:
+    def judge(self, read: Iterable[MarkerRecord]) -> Iterator[Marker | Copy | Refused]:
         """Yield trusted markers unchanged, and others as `Refused`; trusted claims are consumed."""
         for one in read:
             reason = self._why_not(one)
@@ -69,7 +68,7 @@ class Witness:
             elif isinstance(one, Marker | Copy):
                 yield one
 
-    def _why_not(self, one: Found) -> str | None:
+    def _why_not(self, one: MarkerRecord) -> str | None:
         if isinstance(one, Damaged):
             return one.reason
         if isinstance(one, Claim) and self.owner is not None and one.taken_from == self.owner:
@@ -104,7 +103,7 @@ class Witness:
         return (usual and _NAME.fullmatch(topic) is not None) or topic in self._topics
 
 
-def owner_before(read: Sequence[Found], owner: Owner | None) -> Owner | None:
+def owner_before(read: Sequence[MarkerRecord], owner: Owner | None) -> Owner | None:
     """Return the owner of the topics before the first of some markers.
 
     Args:

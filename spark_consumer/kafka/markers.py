@@ -24,6 +24,7 @@ __all__ = [
     "Copy",
     "Damaged",
     "Marker",
+    "MarkerRecord",
     "Owner",
     "Range",
     "Reading",
@@ -124,6 +125,10 @@ class Damaged:
     reason: str
 
 
+MarkerRecord: TypeAlias = Marker | Copy | Claim | Damaged
+"""A record of the marker topic, of the kinds that the job follows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """Markers of a frame of the marker topic.
@@ -133,7 +138,7 @@ class Reading:
         error: Reason for which that record cannot be read; None if all can.
     """
 
-    found: list[Marker | Copy | Claim | Damaged]
+    found: list[MarkerRecord]
     error: ConsumerError | None = None
 
 
@@ -226,7 +231,7 @@ def _prepare(markers: Any, schema_id: int, schemas: Schemas) -> None:
         )
 
 
-def _marker(one: dict[str, Any]) -> Marker | Copy | Claim | Damaged:
+def _marker(one: dict[str, Any]) -> MarkerRecord:
     offset = one["offset"]
     if "kind" not in one:
         return Damaged(offset, "it is not in the wire format, or is not what its Avro schema says")

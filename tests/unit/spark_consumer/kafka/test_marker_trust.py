@@ -12,8 +12,8 @@ from pyspark.errors import PySparkException
 
 import schemas
 from spark_consumer.errors import ContractError, FatalConsumerError, TransientConsumerError
-from spark_consumer.kafka.marker_trust import Found, Refused, Witness, owner_before, warnings
-from spark_consumer.kafka.markers import Claim, Copy, Damaged, Marker, Range
+from spark_consumer.kafka.marker_trust import Refused, Witness, owner_before, warnings
+from spark_consumer.kafka.markers import Claim, Copy, Damaged, Marker, MarkerRecord, Range
 from spark_consumer.kafka.position import Gap, Position, Share, TopicState, share
 from spark_consumer.kafka.schema_contract import parsed_schema
 from spark_consumer.spark.failures import SparkFailedError, as_error, every_table
@@ -29,7 +29,7 @@ def progress(offset: int, end_lsn: int, *ranges: Range, topic: str = T, **more: 
     )
 
 
-def refusals(witness: Witness, *read: Found) -> dict[int, str]:
+def refusals(witness: Witness, *read: MarkerRecord) -> dict[int, str]:
     return {one.offset: one.reason for one in witness.judge(read) if isinstance(one, Refused)}
 
 
@@ -201,7 +201,7 @@ def test_the_owner_of_past_markers_is_whose_they_were_then_and_not_who_wrote_fir
     forged = progress(4, 16, GOOD, writer=OTHERS)
     claimed = Claim(6, third, OURS)
     stray = Claim(7, OTHERS, OURS)
-    read: list[Found] = [forged, progress(5, 16, GOOD), claimed, stray]
+    read: list[MarkerRecord] = [forged, progress(5, 16, GOOD), claimed, stray]
     read.append(progress(8, 32, writer=third))
 
     assert owner_before(read, third) == OURS
