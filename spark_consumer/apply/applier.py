@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from spark_consumer.apply.driver.records import HeldRecords
+from spark_consumer.apply.driver.records import DriverRecords
 from spark_consumer.apply.driver.writer import NotSmallError, SmallWriter
 from spark_consumer.apply.frames.batch import after, next_serial
 from spark_consumer.apply.frames.guessed import GuessedShares, Learnt
@@ -28,7 +28,7 @@ from spark_consumer.errors import COPY_AGAIN, ContractError, TableError
 from spark_consumer.formats.commit_metadata import Commit, Found, Written
 from spark_consumer.formats.protocol import Table
 from spark_consumer.formats.schema_evolution import Known, follow, known_after, matched, planned
-from spark_consumer.kafka.batch_profile import Survey, survey
+from spark_consumer.kafka.batch_profile import TopicProfile, survey
 from spark_consumer.kafka.decode import RowTypes
 from spark_consumer.kafka.layout import ColumnPlan, Layout, value_layout
 from spark_consumer.kafka.position import Position, Share
@@ -92,7 +92,7 @@ class Applier:
         self._schemas = schemas
         self._types = RowTypes(spark, schemas)
         self._guessed = GuessedShares(schemas, self._types, learnt)
-        self._held = SmallWriter(spark, schemas, self._types)
+        self._in_driver = SmallWriter(spark, schemas, self._types)
         self._in_frames = FrameWriter(schemas, learnt.frontiers)
 
     def apply(
@@ -101,7 +101,7 @@ class Applier:
         found: Found | None,
         share: Share,
         records: TopicRecords,
-        held: Survey | None,
+        profile: TopicProfile | None,
         writer: EpochWriter,
     ) -> Found:
         """Bring one table up to date with its share.
@@ -111,15 +111,15 @@ class Applier:
             found: Current state of the table; None if it does not exist.
             share: Share to apply.
             records: Records of the share.
-            held: Their survey; None if there are none.
+            profile: Their profile; None if there are none.
             writer: Writer of the table.
 
         Raises:
             ContractError: the records are not those that the markers promise.
             TableError: the table cannot hold them.
         """
-        held = checked(share, held)
-        mine, left = _rest(records, held, share.start.done)
+        profile = checked(share, profile)
+        mine, left = _rest(records, profile, share.start.done)
         begun = begun_copy(share, mine, left, self._schemas)
         parts = left.partitions.items() if left is not None else ()
         truncates = {n: part.truncate + 1 for n, part in parts if part.truncate is not None}
@@ -131,7 +131,7 @@ class Applier:
         emptied = found is None or bool(truncates)
         epochs = cut_epochs(mine, left, self._schemas) if left is not None else []
         if not epochs:
-            return self._write_nothing(table, found, share, held, emptying_id, recreate=recreate)
+            return self._write_nothing(table, found, share, profile, emptying_id, recreate=recreate)
         generation = _generation(table, found, recreate=recreate)
         position = replace(share.start, topic=share.topic, topic_id=share.position.topic_id)
         for epoch in epochs:
@@ -161,8 +161,8 @@ class Applier:
         self._learnt.kinds[share.topic] = epochs[-1].pieces
         return found
 
-    def apply_held(
-        self, table: Table, found: Found | None, share: Share, records: HeldRecords
+    def apply_in_driver(
+        self, table: Table, found: Found | None, share: Share, records: DriverRecords
     ) -> Found:
         """Apply a share like `apply`, without Spark.
 
@@ -175,9 +175,9 @@ class Applier:
         Raises:
             NotSmallError: it has to be applied by Spark; some commits may have been made.
         """
-        return self.apply(table, found, share, records, records.survey(), self._held)
+        return self.apply(table, found, share, records, records.survey(), self._in_driver)
 
-    def apply_frame(
+    def apply_in_frames(
         self,
         table: Table,
         found: Found | None,
@@ -213,9 +213,9 @@ class Applier:
                     raise
                 applied = None
             if applied is None:
-                held = survey(records).get(share.topic)
+                profile = survey(records).get(share.topic)
                 frame = FrameRecords(records)
-                return self.apply(table, found, share, frame, held, self._in_frames)
+                return self.apply(table, found, share, frame, profile, self._in_frames)
         self.skipped += applied.skipped
         return applied.found
 
@@ -224,7 +224,7 @@ class Applier:
         table: Table,
         found: Found | None,
         share: Share,
-        held: Survey,
+        profile: TopicProfile,
         emptying_id: int | None,
         *,
         recreate: bool,
@@ -237,7 +237,7 @@ class Applier:
             table: Table, opened with the applier's session.
             found: Current state of the table; None if it does not exist.
             share: Share to apply.
-            held: Survey of the share.
+            profile: Profile of the share.
             emptying_id: Value schema's id of the last `t`; None if there is none.
             recreate: Whether the table starts over.
         """
@@ -245,7 +245,7 @@ class Applier:
         position = replace(reached(share), generation=generation)
         serial = next_serial(table, found)
         if recreate:
-            value_id = emptying_id or max(piece.value_id for piece in held.pieces)
+            value_id = emptying_id or max(piece.value_id for piece in profile.pieces)
             layout = value_layout(self._schemas.schema(value_id))
             columns = self._columns(table, {}, layout, value_id, recreate=True)
             commit = Commit(position, known_after(layout), serial)
@@ -292,21 +292,21 @@ class Applier:
 
 
 def begun_copy(
-    share: Share, records: TopicRecords, held: Survey | None, schemas: Schemas
+    share: Share, records: TopicRecords, profile: TopicProfile | None, schemas: Schemas
 ) -> dict[int, tuple[int, int]]:
     """Return where the last copy among records begins; see `TopicRecords.beginnings`.
 
     Args:
         share: The share.
         records: Those of its records that are not applied yet.
-        held: Their survey; None if there are none.
+        profile: Their profile; None if there are none.
         schemas: Writer schemas by ID.
 
     Raises:
         ContractError: a copy begins in some partitions only.
         TableError: the share has to begin with a copy, and has none.
     """
-    begun = records.beginnings(held, schemas) if held is not None else {}
+    begun = records.beginnings(profile, schemas) if profile is not None else {}
     if begun and set(begun) != set(share.position.next):
         raise ContractError(
             f"topic {share.topic}: a copy begins in some of its partitions only",
@@ -319,9 +319,9 @@ def begun_copy(
     return begun
 
 
-def checked(share: Share, held: Survey | None) -> Survey:
+def checked(share: Share, profile: TopicProfile | None) -> TopicProfile:
     """Check the records that were read against the markers."""
-    partitions = held.partitions if held is not None else {}
+    partitions = profile.partitions if profile is not None else {}
     for span in share.spans:
         records = partitions[span.partition].records if span.partition in partitions else 0
         if records != span.records:
@@ -330,25 +330,25 @@ def checked(share: Share, held: Survey | None) -> Survey:
                 f" {span.end - 1}: {records} records, and the markers say {span.records}",
                 hint=f"nothing of them was applied; {COPY_AGAIN}",
             )
-    assert held is not None
-    return held
+    assert profile is not None
+    return profile
 
 
 def _rest(
-    records: TopicRecords, held: Survey, done: Mapping[int, int]
-) -> tuple[TopicRecords, Survey | None]:
+    records: TopicRecords, profile: TopicProfile, done: Mapping[int, int]
+) -> tuple[TopicRecords, TopicProfile | None]:
     """Return the records that are not applied yet, without tombstones."""
     mine = records.without_tombstones()
     passed = {
         number: offset
         for number, offset in done.items()
-        if number in held.partitions and offset > held.partitions[number].first
+        if number in profile.partitions and offset > profile.partitions[number].first
     }
     if not passed:
-        return mine, held
-    first = {number: held.partitions[number].first for number in passed}
+        return mine, profile
+    first = {number: profile.partitions[number].first for number in passed}
     # A copy's records begin with a `t`, which is no change: the rest is known.
-    if all(held.partitions[n].truncate == first[n] == passed[n] - 1 for n in passed):
+    if all(profile.partitions[n].truncate == first[n] == passed[n] - 1 for n in passed):
         left = {
             number: replace(
                 part,
@@ -359,10 +359,10 @@ def _rest(
             )
             if number in passed
             else part
-            for number, part in held.partitions.items()
+            for number, part in profile.partitions.items()
             if number not in passed or part.records > 1
         }
-        return mine.without_truncates(), replace(held, partitions=left) if left else None
+        return mine.without_truncates(), replace(profile, partitions=left) if left else None
     mine = mine.beyond(passed)
     return mine, mine.survey()
 

@@ -34,7 +34,7 @@ from spark_consumer.history.columns import (
 )
 from spark_consumer.history.fold import Truncate, fold_keyed_versions, fold_unkeyed_versions
 from spark_consumer.history.frames import ended_versions, outcomes, struct, versions_that_go_on
-from spark_consumer.kafka.batch_profile import Survey
+from spark_consumer.kafka.batch_profile import TopicProfile
 from spark_consumer.kafka.decode import RowTypes, changes
 from spark_consumer.kafka.layout import KeyLayout, Layout, value_layout
 from spark_consumer.kafka.position import Position, Share
@@ -64,7 +64,7 @@ class _Part:
     """
 
     records: FrameRecords
-    found: Survey
+    found: TopicProfile
     done: Mapping[int, int]
     begun: Mapping[int, int]
     kind: tuple[KeyLayout | None, Layout] | None
@@ -154,10 +154,10 @@ class HistoryApplier:
                 found = self._write_nothing(table, commit, found)
         return found
 
-    def _parts(self, share: Share, records: FrameRecords, held: Survey) -> Iterator[_Part]:
+    def _parts(self, share: Share, records: FrameRecords, profile: TopicProfile) -> Iterator[_Part]:
         """Divide a share's records that are not applied yet."""
         mine = records.without_tombstones()
-        left: Survey | None = held
+        left: TopicProfile | None = profile
         if share.start.done:
             mine = mine.beyond(share.start.done)
             left = mine.survey()
@@ -180,7 +180,7 @@ class HistoryApplier:
         yield from self._runs(copied, found, offsets)
 
     def _runs(
-        self, records: FrameRecords, found: Survey, begun: Mapping[int, int]
+        self, records: FrameRecords, found: TopicProfile, begun: Mapping[int, int]
     ) -> Iterator[_Part]:
         changing = tuple(piece for piece in found.pieces if piece.changes)
         kinds = {piece: kind_of(piece, found, self._schemas) for piece in changing}
@@ -300,7 +300,7 @@ class HistoryApplier:
 
 def _bounded(
     records: FrameRecords,
-    found: Survey,
+    found: TopicProfile,
     begun: Mapping[int, int],
     kind: tuple[KeyLayout | None, Layout] | None,
 ) -> Iterator[_Part]:
@@ -324,12 +324,12 @@ def _bounded(
 
 
 def _truncates(
-    records: FrameRecords, found: Survey, begun: Mapping[int, int]
+    records: FrameRecords, found: TopicProfile, begun: Mapping[int, int]
 ) -> Sequence[Truncate]:
     """Return the truncates among records, in order, without the one that begins a copy."""
     # A copy's part has nothing before the copy.
-    held = found.partitions.items()
-    if all(one.truncate in (None, begun.get(number)) for number, one in held):
+    partitions = found.partitions.items()
+    if all(one.truncate in (None, begun.get(number)) for number, one in partitions):
         return ()
     frame = records.frame.where("op = 't'")
     for number, offset in begun.items():
@@ -357,5 +357,5 @@ def _beyond(offsets: Mapping[int, int]) -> Expr:
     )
 
 
-def _ends_of(found: Survey) -> dict[int, int]:
-    return {number: held.last + 1 for number, held in found.partitions.items()}
+def _ends_of(found: TopicProfile) -> dict[int, int]:
+    return {number: one.last + 1 for number, one in found.partitions.items()}

@@ -191,8 +191,8 @@ class Planner:
         if left is None:
             return None
         frame = wire(read_shares(self._spark, self._settings, [left]))
-        held = survey(frame).get(topic)
-        begun = copy_beginnings(frame, held, self._schemas) if held is not None else {}
+        profile = survey(frame).get(topic)
+        begun = copy_beginnings(frame, profile, self._schemas) if profile is not None else {}
         if not begun:
             return None
         number, (offset, _) = next(iter(begun.items()))
@@ -243,11 +243,11 @@ class Planner:
     def _name(self, topic: str, state: TopicState, markers: Sequence[Marker]) -> str:
         """Return ``schema.table``, by the topic's first record in the markers' ranges."""
         for marker in markers:
-            for held in marker.ranges.get(topic, ()):
-                begin = max(held.first, state.earliest.get(held.partition, 0))
-                if begin >= held.next:
+            for span in marker.ranges.get(topic, ()):
+                begin = max(span.first, state.earliest.get(span.partition, 0))
+                if begin >= span.next:
                     continue
-                spans = {topic: {held.partition: (begin, held.next)}}
+                spans = {topic: {span.partition: (begin, span.next)}}
                 frame = wire(read_offsets(self._spark, self._settings, spans)).where(
                     F.col("value_id").isNotNull() & F.col("fault").isNull()
                 )

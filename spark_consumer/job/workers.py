@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from spark_consumer.apply.applier import Applier
 from spark_consumer.apply.driver.reader import SmallReader
-from spark_consumer.apply.driver.records import HeldRecords
+from spark_consumer.apply.driver.records import DriverRecords
 from spark_consumer.apply.driver.writer import NotSmallError
 from spark_consumer.apply.frames.guessed import Learnt
 from spark_consumer.display import logger
@@ -107,7 +107,7 @@ class Workers:
                     if task.share.topic in records
                 ]
                 with self._figures.phase("apply"):
-                    outcomes = list(pool.map(lambda pair: self._small(*pair), pairs))
+                    outcomes = list(pool.map(lambda pair: self._in_driver(*pair), pairs))
                 for (task, _), outcome in zip(pairs, outcomes, strict=True):
                     if isinstance(outcome, Found):
                         done[task.name] = outcome
@@ -128,7 +128,7 @@ class Workers:
                 )
         return done
 
-    def _read(self, tasks: Sequence[Task]) -> dict[str, HeldRecords]:
+    def _read(self, tasks: Sequence[Task]) -> dict[str, DriverRecords]:
         """Return the records of small shares by topic, without those that are for Spark to read."""
         try:
             found = self._reader.read(offsets(task.share for task in tasks))
@@ -143,7 +143,7 @@ class Workers:
         middle = len(tasks) // 2
         return self._read(tasks[:middle]) | self._read(tasks[middle:])
 
-    def _small(self, task: Task, records: HeldRecords) -> Found | Exception:
+    def _in_driver(self, task: Task, records: DriverRecords) -> Found | Exception:
         """Apply a share without Spark; NotSmallError if that is not possible."""
 
         def apply() -> Found:
@@ -151,21 +151,21 @@ class Workers:
             try:
                 table = self._tables.table(applier.spark, task.name)
                 with self._figures.table(task.name):
-                    return applier.apply_held(table, task.found, task.share, records)
+                    return applier.apply_in_driver(table, task.found, task.share, records)
             finally:
                 self._appliers.put(applier)
 
         return self._counted(task, self._guarded(apply))
 
     def _in_frames(self, task: Task, *, small: bool) -> Found | Exception:
-        """Apply a share by queries of Spark; `small` is as for `Applier.apply_frame`."""
+        """Apply a share by queries of Spark; `small` is as for `Applier.apply_in_frames`."""
         applier = self._appliers.get()
 
         def apply() -> Found:
             table = self._tables.table(applier.spark, task.name)
             frame = wire(read_shares(applier.spark, self._settings, [task.share]))
             with self._figures.table(task.name):
-                return applier.apply_frame(table, task.found, task.share, frame, small=small)
+                return applier.apply_in_frames(table, task.found, task.share, frame, small=small)
 
         try:
             return self._counted(task, self._guarded(apply))

@@ -24,9 +24,9 @@ __all__ = [
     "IS_MOVE",
     "IS_REMOVAL",
     "Group",
-    "Held",
+    "PartitionProfile",
     "Piece",
-    "Survey",
+    "TopicProfile",
     "begins_copy",
     "copy_beginnings",
     "lone_beginnings",
@@ -68,7 +68,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class PartitionProfile:
     """Profile of one partition in a frame.
 
     Attributes:
@@ -89,7 +89,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class TopicProfile:
     """Profile of one topic in a frame.
 
     Attributes:
@@ -99,15 +99,15 @@ class Survey:
     """
 
     topic: str
-    partitions: Mapping[int, Held]
+    partitions: Mapping[int, PartitionProfile]
     bytes: int
     pieces: tuple[Piece, ...]
 
     def place(self) -> str:
         """Return the place of the records, for messages."""
         parts = "; ".join(
-            f"partition {number}, offsets {held.first} to {held.last}"
-            for number, held in self.partitions.items()
+            f"partition {number}, offsets {partition.first} to {partition.last}"
+            for number, partition in self.partitions.items()
         )
         return f"topic {self.topic}, {parts}"
 
@@ -131,7 +131,9 @@ def of_piece(key_id: int | None, value_id: int) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Records of one partition that have the same two schemas, in numbers; see `Piece`, `Held`.
+    """Records of one partition that have the same two schemas, in numbers.
+
+    For the attributes see `Piece` and `PartitionProfile`, too.
 
     Attributes:
         size: Size of the Avro bodies of all keys and values.
@@ -154,7 +156,7 @@ class Group:
     body: bytes | None
 
 
-def survey(records: DataFrame) -> dict[str, Survey]:
+def survey(records: DataFrame) -> dict[str, TopicProfile]:
     """Return the profile of a wire frame, by topic.
 
     Raises:
@@ -220,7 +222,7 @@ def malformed(topic: str, partition: int, offset: int, fault: str) -> ContractEr
     )
 
 
-def surveyed(topic: str, groups: Sequence[Group]) -> Survey:
+def surveyed(topic: str, groups: Sequence[Group]) -> TopicProfile:
     """Return the profile of a topic.
 
     Raises:
@@ -232,7 +234,7 @@ def surveyed(topic: str, groups: Sequence[Group]) -> Survey:
         emptying = [group for group in mine if group.truncates]
         latest = max(emptying, key=lambda group: group.truncate or 0, default=None)
         lone = len(emptying) == 1 and emptying[0].truncates == 1
-        partitions[number] = Held(
+        partitions[number] = PartitionProfile(
             first=min(group.first for group in mine),
             last=max(group.last for group in mine),
             records=sum(group.records for group in mine),
@@ -256,7 +258,9 @@ def surveyed(topic: str, groups: Sequence[Group]) -> Survey:
                 known.removals + group.removals,
                 known.moves + group.moves,
             )
-    return Survey(topic, partitions, sum(group.size for group in groups), tuple(pieces.values()))
+    return TopicProfile(
+        topic, partitions, sum(group.size for group in groups), tuple(pieces.values())
+    )
 
 
 def _lone(group: Group) -> tuple[int, bytes]:
@@ -265,21 +269,21 @@ def _lone(group: Group) -> tuple[int, bytes]:
     return group.value_id, group.body
 
 
-def lone_beginnings(found: Survey, schemas: Schemas) -> dict[int, tuple[int, int]] | None:
+def lone_beginnings(found: TopicProfile, schemas: Schemas) -> dict[int, tuple[int, int]] | None:
     """Return the beginnings of copies, if no partition has several `t`; see `copy_beginnings`."""
-    emptied = {n: held for n, held in found.partitions.items() if held.truncate is not None}
-    if any(held.lone is None for held in emptied.values()):
+    emptied = {n: one for n, one in found.partitions.items() if one.truncate is not None}
+    if any(partition.lone is None for partition in emptied.values()):
         return None
     return {
-        number: (held.truncate, held.lone[0])
-        for number, held in emptied.items()
-        if held.truncate is not None and held.lone is not None
-        if begins_copy(held.lone[1], schemas.schema(held.lone[0]))
+        number: (partition.truncate, partition.lone[0])
+        for number, partition in emptied.items()
+        if partition.truncate is not None and partition.lone is not None
+        if begins_copy(partition.lone[1], schemas.schema(partition.lone[0]))
     }
 
 
 def copy_beginnings(
-    records: DataFrame, found: Survey, schemas: Schemas
+    records: DataFrame, found: TopicProfile, schemas: Schemas
 ) -> dict[int, tuple[int, int]]:
     """Return the beginnings of copies: the `t` records whose snapshot is ``first``.
 

@@ -221,7 +221,7 @@ def changes(
 
     Args:
         records: Wire frame of that topic.
-        pieces: Schemas that occur; see `Survey.pieces`. All have the same columns.
+        pieces: Schemas that occur; see `TopicProfile.pieces`. All have the same columns.
         columns: Columns of those schemas, as the Delta table has them.
         key: Key of the table; None for a multiset.
         schemas: Writer schemas by ID.

@@ -155,8 +155,8 @@ def read_markers(records: DataFrame, schemas: Schemas) -> Reading:
     Raises:
         TransientConsumerError: the registry does not answer.
     """
-    held: Any = records.select("offset", "value")._jdf.collectAsList()
-    markers: Any = records.sparkSession._jvm.pgsluice.markers.Markers(held, _NEEDED)  # type: ignore[union-attr]
+    rows: Any = records.select("offset", "value")._jdf.collectAsList()
+    markers: Any = records.sparkSession._jvm.pgsluice.markers.Markers(rows, _NEEDED)  # type: ignore[union-attr]
     end, why = _MOST_OFFSET, None
     # In this order: after the first schema that cannot be read, no other one is fetched.
     for index, (schema_id, offset) in enumerate(json.loads(markers.schemas())):

@@ -144,7 +144,7 @@ class Gap:
     reason: str
 
 
-_Held = list[tuple[Marker, tuple[Range, ...]]]
+_MarkedRanges = list[tuple[Marker, tuple[Range, ...]]]
 
 
 def share(
@@ -167,7 +167,7 @@ def share(
         The share, or the reason for which there is none; None if the table has everything.
     """
     begun = known is not None and known.marker_topic_id == marker_topic_id
-    mine: _Held = [
+    mine: _MarkedRanges = [
         (marker, marker.ranges[topic])
         for marker in markers
         if topic in marker.ranges and not (begun and known and marker.offset <= known.marker)
@@ -189,7 +189,9 @@ def beginning(
     topic: str, marker_topic_id: str, state: TopicState, markers: Sequence[Marker]
 ) -> Share | None:
     """Return a topic's records from where a table can begin with a copy; None if there are none."""
-    mine: _Held = [(marker, marker.ranges[topic]) for marker in markers if topic in marker.ranges]
+    mine: _MarkedRanges = [
+        (marker, marker.ranges[topic]) for marker in markers if topic in marker.ranges
+    ]
     for begin in range(len(mine)):
         started = {part.partition: part.previous for part in mine[begin][1]}
         for _, parts in mine[begin + 1 :]:
@@ -205,7 +207,7 @@ def _connected(
     topic: str,
     marker_topic_id: str,
     state: TopicState,
-    mine: _Held,
+    mine: _MarkedRanges,
     started: Mapping[int, int],
     known: Position | None,
     *,

@@ -10,7 +10,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_consumer.errors import ContractError
-from spark_consumer.kafka.batch_profile import Piece, Survey, copy_beginnings, of_piece, survey
+from spark_consumer.kafka.batch_profile import (
+    Piece,
+    TopicProfile,
+    copy_beginnings,
+    of_piece,
+    survey,
+)
 from spark_consumer.kafka.position import STEPS
 from spark_consumer.kafka.registry import Schemas
 
@@ -22,7 +28,7 @@ _POS: Final = "named_struct('lsn', lsn, 'seq', seq, 'offset', offset)"
 class TopicRecords(Protocol):
     """Records of one topic. Every method returns others, and leaves these as they are."""
 
-    def survey(self) -> Survey | None:
+    def survey(self) -> TopicProfile | None:
         """Return their profile; None if there are none.
 
         Raises:
@@ -38,7 +44,7 @@ class TopicRecords(Protocol):
     def beyond(self, first: Mapping[int, int]) -> Self:
         """Return those from an offset on, by partition; of other partitions all."""
 
-    def beginnings(self, found: Survey, schemas: Schemas) -> dict[int, tuple[int, int]]:
+    def beginnings(self, found: TopicProfile, schemas: Schemas) -> dict[int, tuple[int, int]]:
         """Return the beginnings of copies; see `copy_beginnings`.
 
         Args:
@@ -46,7 +52,7 @@ class TopicRecords(Protocol):
             schemas: Writer schemas by ID.
         """
 
-    def runs(self, found: Survey, kinds: Mapping[Piece, int]) -> list[tuple[int, Self]]:
+    def runs(self, found: TopicProfile, kinds: Mapping[Piece, int]) -> list[tuple[int, Self]]:
         """Return runs of changes of one kind, in the order of their positions.
 
         Args:
@@ -71,7 +77,7 @@ class FrameRecords:
     def __init__(self, frame: DataFrame) -> None:
         self.frame = frame
 
-    def survey(self) -> Survey | None:
+    def survey(self) -> TopicProfile | None:
         """See `TopicRecords`."""
         return next(iter(survey(self.frame).values()), None)
 
@@ -90,11 +96,13 @@ class FrameRecords:
             frame = frame.where((F.col("partition") != number) | (F.col("offset") >= offset))
         return FrameRecords(frame)
 
-    def beginnings(self, found: Survey, schemas: Schemas) -> dict[int, tuple[int, int]]:
+    def beginnings(self, found: TopicProfile, schemas: Schemas) -> dict[int, tuple[int, int]]:
         """See `TopicRecords`."""
         return copy_beginnings(self.frame, found, schemas)
 
-    def runs(self, found: Survey, kinds: Mapping[Piece, int]) -> list[tuple[int, FrameRecords]]:
+    def runs(
+        self, found: TopicProfile, kinds: Mapping[Piece, int]
+    ) -> list[tuple[int, FrameRecords]]:
         """See `TopicRecords`."""
         # The number of the kind, record by record; a new run begins where it changes.
         number = reduce(
@@ -134,7 +142,7 @@ def _literal(pos: tuple[str, int, int]) -> str:
     return f"named_struct('lsn', '{lsn}', 'seq', {seq}L, 'offset', {offset}L)"
 
 
-def too_many_runs(found: Survey) -> ContractError:
+def too_many_runs(found: TopicProfile) -> ContractError:
     """Return the error for columns or an identity that change too often."""
     return ContractError(
         f"{found.place()}: columns or identity change more than {STEPS - 1} times",

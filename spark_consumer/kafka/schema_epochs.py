@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spark_consumer.errors import ContractError
-from spark_consumer.kafka.batch_profile import Piece, Survey
+from spark_consumer.kafka.batch_profile import Piece, TopicProfile
 from spark_consumer.kafka.layout import KeyLayout, Layout, identity_layout, value_layout
 from spark_consumer.kafka.records import TopicRecords
 from spark_consumer.kafka.registry import Schemas
@@ -55,7 +55,7 @@ class Epoch:
         return any(piece.removals for piece in self.pieces)
 
 
-def cut_epochs(mine: TopicRecords, found: Survey, schemas: Schemas) -> list[Epoch]:
+def cut_epochs(mine: TopicRecords, found: TopicProfile, schemas: Schemas) -> list[Epoch]:
     """Split records where the columns or the identity changed.
 
     Args:
@@ -71,21 +71,21 @@ def cut_epochs(mine: TopicRecords, found: Survey, schemas: Schemas) -> list[Epoc
     kinds = {piece: kind_of(piece, found, schemas) for piece in changing}
     ordered = list(dict.fromkeys(kinds.values()))
     if len(ordered) <= 1:
-        last = {number: held.last for number, held in found.partitions.items()}
+        last = {number: one.last for number, one in found.partitions.items()}
         return [Epoch(key, layout, changing, mine, last, True) for key, layout in ordered]
     runs = mine.runs(found, {piece: ordered.index(kinds[piece]) for piece in changing})
     epochs = []
     for index, (kind, records) in enumerate(runs):
-        held = records.survey()
-        assert held is not None
-        pieces = tuple(piece for piece in held.pieces if piece.changes)
-        last = {partition: part.last for partition, part in held.partitions.items()}
+        profile = records.survey()
+        assert profile is not None
+        pieces = tuple(piece for piece in profile.pieces if piece.changes)
+        last = {partition: part.last for partition, part in profile.partitions.items()}
         key, layout = ordered[kind]
         epochs.append(Epoch(key, layout, pieces, records, last, index == len(runs) - 1))
     return epochs
 
 
-def kind_of(piece: Piece, found: Survey, schemas: Schemas) -> tuple[KeyLayout | None, Layout]:
+def kind_of(piece: Piece, found: TopicProfile, schemas: Schemas) -> tuple[KeyLayout | None, Layout]:
     """Return the identity and the columns of records.
 
     Raises:

@@ -158,7 +158,7 @@ def read_window(
         profile = survey(records).get(end.topic)
     if profile is None:
         return Window(None)
-    if any(held.truncate is not None for held in profile.partitions.values()):
+    if any(one.truncate is not None for one in profile.partitions.values()):
         raise DisturbedError("it was truncated or copied again meanwhile")
     frames = [
         frame

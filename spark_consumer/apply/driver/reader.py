@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from spark_consumer.apply.driver.records import HeldRecords
+from spark_consumer.apply.driver.records import DriverRecords
 from spark_consumer.settings import ConsumerSettings, source_options
 from spark_consumer.spark.tuning import SMALL_BYTES
 
@@ -36,7 +36,7 @@ class SmallReader:
 
     def read(
         self, spans: Mapping[str, Mapping[int, tuple[int, int]]]
-    ) -> dict[str, HeldRecords] | None:
+    ) -> dict[str, DriverRecords] | None:
         """Return the committed records between offsets; None if they have too many bytes.
 
         Topics are missing of which the broker gave nothing more for some time.
@@ -63,7 +63,9 @@ class SmallReader:
         if found is None:
             return None
         made = {topic: found.get(topic) for topic in spans}
-        return {topic: HeldRecords(topic, java) for topic, java in made.items() if java is not None}
+        return {
+            topic: DriverRecords(topic, java) for topic, java in made.items() if java is not None
+        }
 
     def close(self) -> None:
         """Close the consumer, if there is one; the next read makes another."""

@@ -10,7 +10,7 @@ from typing import Any
 from spark_consumer.kafka.batch_profile import (
     Group,
     Piece,
-    Survey,
+    TopicProfile,
     begins_copy,
     lone_beginnings,
     malformed,
@@ -21,10 +21,10 @@ from spark_consumer.kafka.position import STEPS
 from spark_consumer.kafka.records import too_many_runs
 from spark_consumer.kafka.registry import Schemas
 
-__all__ = ["HeldRecords"]
+__all__ = ["DriverRecords"]
 
 
-class HeldRecords:
+class DriverRecords:
     """Records that the driver's JVM holds.
 
     Args:
@@ -39,7 +39,7 @@ class HeldRecords:
         self._topic = topic
         self.java = java
 
-    def survey(self) -> Survey | None:
+    def survey(self) -> TopicProfile | None:
         """See `TopicRecords`."""
         groups = []
         for found in json.loads(self.java.survey()):
@@ -77,20 +77,20 @@ class HeldRecords:
         names = json.loads(self.java.table(json.dumps(schema)))
         return str(names[0]), str(names[1])
 
-    def without_tombstones(self) -> HeldRecords:
+    def without_tombstones(self) -> DriverRecords:
         """See `TopicRecords`."""
-        return HeldRecords(self._topic, self.java.withoutTombstones())
+        return DriverRecords(self._topic, self.java.withoutTombstones())
 
-    def without_truncates(self) -> HeldRecords:
+    def without_truncates(self) -> DriverRecords:
         """See `TopicRecords`."""
-        return HeldRecords(self._topic, self.java.withoutTruncates())
+        return DriverRecords(self._topic, self.java.withoutTruncates())
 
-    def beyond(self, first: Mapping[int, int]) -> HeldRecords:
+    def beyond(self, first: Mapping[int, int]) -> DriverRecords:
         """See `TopicRecords`."""
         numbers = [number for one in first.items() for number in one]
-        return HeldRecords(self._topic, self.java.beyond(numbers))
+        return DriverRecords(self._topic, self.java.beyond(numbers))
 
-    def beginnings(self, found: Survey, schemas: Schemas) -> dict[int, tuple[int, int]]:
+    def beginnings(self, found: TopicProfile, schemas: Schemas) -> dict[int, tuple[int, int]]:
         """See `TopicRecords`."""
         if (alone := lone_beginnings(found, schemas)) is not None:
             return alone
@@ -100,7 +100,9 @@ class HeldRecords:
                 begun[partition] = max((offset, value_id), begun.get(partition, (-1, -1)))
         return begun
 
-    def runs(self, found: Survey, kinds: Mapping[Piece, int]) -> list[tuple[int, HeldRecords]]:
+    def runs(
+        self, found: TopicProfile, kinds: Mapping[Piece, int]
+    ) -> list[tuple[int, DriverRecords]]:
         """See `TopicRecords`."""
         number = {(piece.key_id, piece.value_id): kind for piece, kind in kinds.items()}
         runs: list[list[int]] = []
@@ -115,6 +117,6 @@ class HeldRecords:
         if len(runs) >= STEPS:
             raise too_many_runs(found)
         return [
-            (kind, HeldRecords(self._topic, self.java.slice(begin, end)))
+            (kind, DriverRecords(self._topic, self.java.slice(begin, end)))
             for kind, begin, end in runs
         ]

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField
 
 from schemas.types import of_spark
-from spark_consumer.apply.driver.records import HeldRecords
+from spark_consumer.apply.driver.records import DriverRecords
 from spark_consumer.errors import COPY_AGAIN, ContractError, TransientConsumerError
 from spark_consumer.formats.commit_metadata import Commit, Found, Written
 from spark_consumer.formats.data_files import DataFile, DataFiles
@@ -87,7 +87,7 @@ class NotSmallError(Exception):
 
 
 class SmallWriter:
-    """Writer of `HeldRecords`; see `spark_consumer.apply.applier.EpochWriter`.
+    """Writer of `DriverRecords`; see `spark_consumer.apply.applier.EpochWriter`.
 
     Args:
         spark: Session that nothing else uses meanwhile.
@@ -123,7 +123,7 @@ class SmallWriter:
             NotSmallError: this way cannot do it.
             ContractError: a record is not what its schemas say.
         """
-        assert isinstance(epoch.records, HeldRecords)
+        assert isinstance(epoch.records, DriverRecords)
         if any(column.spark_type.partition("(")[0] not in _KINDS for column in columns):
             raise NotSmallError
         fields = self._fields(columns, epoch) if recreate else None

@@ -96,11 +96,11 @@ class Expected:
         return [one.alias(f"n{number}") for number, one in enumerate(aggregates)]
 
     def fulfilled(self, numbers: Sequence[int | None]) -> Piece | None:
-        """Return the survey of the records; None when unexpected, or without any change."""
+        """Return the number of records of each kind; None if unexpected, or without any change."""
         spans = self.share.spans
         others, changed, removals, moves = (int(number or 0) for number in numbers[:4])
-        held, begun = numbers[4 : 4 + len(spans)], numbers[4 + len(spans) :]
-        if others or not changed or list(held) != [span.records for span in spans]:
+        read, begun = numbers[4 : 4 + len(spans)], numbers[4 + len(spans) :]
+        if others or not changed or list(read) != [span.records for span in spans]:
             return None
         for number in range(0, len(begun), 3):
             count, first, first_t = begun[number : number + 3]
@@ -187,8 +187,7 @@ def decoded_as(
         schemas: Writer schemas by ID.
 
     Returns:
-        The survey and the changes. The survey is None if the records are not as expected; the
-        changes must not be used then.
+        The result of `Expected.fulfilled`, and the changes, which must not be used if it is None.
     """
     counted = records.observe(_NAME, *expected.counts(schemas))
     frame = changes(well_formed(counted), [expected.kind], columns, key, schemas)

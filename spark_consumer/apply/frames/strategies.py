@@ -128,7 +128,7 @@ def write_outright(
 
     Returns:
         The table; None if the batch has anything but new rows, and nothing was committed. And the
-        survey of the batch; None if it is not as expected.
+        result of `Expected.fulfilled`.
     """
     before = batch.table.version()
     named = batch.named(batch.changed)

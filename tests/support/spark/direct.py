@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spark_consumer.apply.applier import Applier
-from spark_consumer.apply.driver.records import HeldRecords
+from spark_consumer.apply.driver.records import DriverRecords
 from spark_consumer.apply.driver.writer import NotSmallError
 from spark_consumer.apply.frames.guessed import Learnt
 from spark_consumer.formats.commit_metadata import Found
@@ -90,7 +90,7 @@ class Direct:
         read = frame(spark, records[lost:])
         try:
             if held:
-                done = applier.apply_held(table, found, wanted, self._held(spark, read))
+                done = applier.apply_in_driver(table, found, wanted, self._in_driver(spark, read))
                 self.held += 1
                 self._left = self.tables, done
                 return done
@@ -101,7 +101,7 @@ class Direct:
         finally:
             self.skipped += applier.skipped
             applier.skipped = 0
-        done = applier.apply_frame(table, found, wanted, wire(read), small=small)
+        done = applier.apply_in_frames(table, found, wanted, wire(read), small=small)
         self.skipped += applier.skipped
         return done
 
@@ -120,11 +120,11 @@ class Direct:
             return None
         return found if table.believed() == found.version else None
 
-    def _held(self, spark: SparkSession, read: DataFrame) -> HeldRecords:
+    def _in_driver(self, spark: SparkSession, read: DataFrame) -> DriverRecords:
         jvm: Any = spark._jvm
         rows = read._jdf.collectAsList()
         topic = self._topic.topic
-        return HeldRecords(topic, jvm.pgsluice.small.Records.of(topic, rows))
+        return DriverRecords(topic, jvm.pgsluice.small.Records.of(topic, rows))
 
     def found(self) -> Found | None:
         """The table as it is."""
