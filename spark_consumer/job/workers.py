@@ -10,7 +10,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -36,6 +36,19 @@ from spark_consumer.states.manifests import Hold
 __all__ = ["Workers", "groups"]
 
 _log: Final = logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _ForSpark:
+    """A task that is applied by queries of Spark.
+
+    Attributes:
+        task: The task, or what is left of it.
+        fits_driver: Whether the driver has read its records, so that they are few and small.
+    """
+
+    task: Task
+    fits_driver: bool = False
 
 
 class Workers:
@@ -91,42 +104,51 @@ class Workers:
             StoppedError: the job is to stop.
         """
         done: dict[str, Found | Hold] = {}
+        small = [task for task in tasks if is_small(task.share.records())]
+        left = [_ForSpark(task) for task in tasks if not is_small(task.share.records())]
         with ThreadPoolExecutor(self._settings.parallel_tables) as pool:
-            small = [task for task in tasks if is_small(task.share.records())]
-            left = [(task, False) for task in tasks if not is_small(task.share.records())]
             for group in groups(small):
-                with self._figures.phase("read"):
-                    records = self._read(group)
-                unread = [task for task in group if task.share.topic not in records]
-                if unread:
-                    _log.info("records are left to Spark to read: tables=%d", len(unread))
-                left += [(task, False) for task in unread]
-                pairs = [
-                    (task, records[task.share.topic])
-                    for task in group
-                    if task.share.topic in records
-                ]
-                with self._figures.phase("apply"):
-                    outcomes = list(pool.map(lambda pair: self._in_driver(*pair), pairs))
-                for (task, _), outcome in zip(pairs, outcomes, strict=True):
-                    if isinstance(outcome, Found):
-                        done[task.name] = outcome
-                    elif isinstance(outcome, NotSmallError):
-                        # Its text may have a value of a row.
-                        kind = type(outcome.__cause__).__name__
-                        _log.debug("left to Spark: table=%s cause=%s", task.name, kind)
-                        left.append((_rest(task, outcome.reached), True))
-                    else:
-                        done[task.name] = self._tables.failed(task.name, outcome, last=last)
+                settled, unfit = self._group_in_driver(pool, group, last=last)
+                done |= settled
+                left += unfit
             with self._figures.phase("apply"):
-                applied = list(pool.map(lambda one: self._in_frames(one[0], small=one[1]), left))
-            for (task, _), outcome in zip(left, applied, strict=True):
-                done[task.name] = (
-                    outcome
-                    if isinstance(outcome, Found)
-                    else self._tables.failed(task.name, outcome, last=last)
-                )
+                outcomes = list(pool.map(self._in_frames, left))
+            for one, outcome in zip(left, outcomes, strict=True):
+                done[one.task.name] = self._settled(one.task, outcome, last=last)
         return done
+
+    def _group_in_driver(
+        self, pool: ThreadPoolExecutor, group: Sequence[Task], *, last: bool
+    ) -> tuple[dict[str, Found | Hold], list[_ForSpark]]:
+        """Apply small shares without Spark; return the tables, and what is left to Spark."""
+        with self._figures.phase("read"):
+            records = self._read(group)
+        left = [_ForSpark(task) for task in group if task.share.topic not in records]
+        if left:
+            _log.info("records are left to Spark to read: tables=%d", len(left))
+        pairs = [(task, records[task.share.topic]) for task in group if task.share.topic in records]
+        with self._figures.phase("apply"):
+            outcomes = list(pool.map(lambda pair: self._in_driver(*pair), pairs))
+        done: dict[str, Found | Hold] = {}
+        for (task, _), outcome in zip(pairs, outcomes, strict=True):
+            if isinstance(outcome, NotSmallError):
+                # Its text may have a value of a row.
+                kind = type(outcome.__cause__).__name__
+                _log.debug("left to Spark: table=%s cause=%s", task.name, kind)
+                left.append(_ForSpark(_rest(task, outcome.reached), fits_driver=True))
+            else:
+                done[task.name] = self._settled(task, outcome, last=last)
+        return done, left
+
+    def _settled(self, task: Task, outcome: Found | Exception, *, last: bool) -> Found | Hold:
+        """Return a table, or its hold if it failed.
+
+        Raises:
+            TableTransientError: it may pass, and this is not the last attempt.
+        """
+        if isinstance(outcome, Found):
+            return outcome
+        return self._tables.failed(task.name, outcome, last=last)
 
     def _read(self, tasks: Sequence[Task]) -> dict[str, DriverRecords]:
         """Return the records of small shares by topic, without those that are for Spark to read."""
@@ -157,15 +179,17 @@ class Workers:
 
         return self._counted(task, self._guarded(apply))
 
-    def _in_frames(self, task: Task, *, small: bool) -> Found | Exception:
-        """Apply a share by queries of Spark; `small` is as for `Applier.apply_in_frames`."""
-        applier = self._appliers.get()
+    def _in_frames(self, left: _ForSpark) -> Found | Exception:
+        """Apply a share by queries of Spark."""
+        task, applier = left.task, self._appliers.get()
 
         def apply() -> Found:
             table = self._tables.table(applier.spark, task.name)
             frame = wire(read_shares(applier.spark, self._settings, [task.share]))
             with self._figures.table(task.name):
-                return applier.apply_in_frames(table, task.found, task.share, frame, small=small)
+                return applier.apply_in_frames(
+                    table, task.found, task.share, frame, small=left.fits_driver
+                )
 
         try:
             return self._counted(task, self._guarded(apply))

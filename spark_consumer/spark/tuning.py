@@ -33,9 +33,11 @@ _TABLE_BYTES: Final = 32 * 1024 * 1024
 FEW: Final = 100_000
 """Number of rows whose scan takes less time than distributing them, or compiling code."""
 
-_RECORDS: Final = 20_000
+_MOST_RECORDS: Final = 20_000
+"""Number of records of a share until which the driver reads and applies it."""
+
 SMALL_BYTES: Final = 16 * 1024 * 1024
-"""Size of the records that the driver may hold."""
+"""Size of the records that the driver reads together; more are left to Spark."""
 
 INTERPRETED: Final = {
     "spark.sql.adaptive.enabled": "false",
@@ -47,7 +49,7 @@ SMALL_QUERIES: Final = {**INTERPRETED, "spark.sql.shuffle.partitions": "1"}
 
 def is_small(records: int) -> bool:
     """Whether this number of records may be read and applied by the driver."""
-    return records <= _RECORDS
+    return records <= _MOST_RECORDS
 
 
 def query_settings(table: int | None) -> Mapping[str, str]:

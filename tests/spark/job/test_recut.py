@@ -101,7 +101,7 @@ def test_a_large_cut_is_read_in_as_many_pieces_as_the_configuration_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     many, pieces = 700, 7
-    monkeypatch.setattr(tuning, "_RECORDS", many - 1)
+    monkeypatch.setattr(tuning, "_MOST_RECORDS", many - 1)
     ids = RegisteredSchemas(registry)
     name = f"s{uuid.uuid4().hex[:8]}"
     topics = Topics(kafka, ids, name)

@@ -116,7 +116,7 @@ FIGURES = [
     (
         "spark.md",
         f"at most {N} records and {N} MB, table up to {N} MB",
-        (tuning._RECORDS, tuning.SMALL_BYTES / MIB, small_writer.LARGEST_BYTES / MIB),
+        (tuning._MOST_RECORDS, tuning.SMALL_BYTES / MIB, small_writer.LARGEST_BYTES / MIB),
     ),
     ("spark.md", f"of up to {N} kB together", (small_writer.TAIL_BYTES / KIB,)),
     (
@@ -130,7 +130,7 @@ FIGURES = [
     (
         "spark.md",
         f"Of at most {N} records and {N} MB, and a table of up to {N} MB",
-        (tuning._RECORDS, tuning.SMALL_BYTES / MIB, tuning._TABLE_BYTES / MIB),
+        (tuning._MOST_RECORDS, tuning.SMALL_BYTES / MIB, tuning._TABLE_BYTES / MIB),
     ),
 ]
 
