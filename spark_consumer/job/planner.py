@@ -137,50 +137,73 @@ class Planner:
         name = self._tables.names.get(topic)
         if name is None:
             name = self._tables.names[topic] = self._name(topic, state, markers)
-        self._tables.check_name(name)
+        self._check(name)
+        marker_topic_id = self._manifest.marker_topic_id
         fresh = [one for one in markers if one.offset > self._manifest.marker]
+        if name in self._manifest.held_by_job and (
+            copy := self.copy(topic, marker_topic_id, state, fresh)
+        ):
+            return Task(name, copy, None)
+        try:
+            found = self._tables.find(name, self._trusted(name))
+        except TableError:
+            # Its position cannot be trusted, so its topic is read again from the first record.
+            every = self._since(-1, markers)
+            wanted = share(topic, marker_topic_id, state, every, None)
+            again = wanted if isinstance(wanted, Share) else None
+            again = again or self.copy(topic, marker_topic_id, state, every)
+            if again is None:
+                raise
+            return Task(name, again, None)
+        return self._continued(name, found, topic, state, markers)
+
+    def _check(self, name: str) -> None:
+        """Refuse a table whose folder it cannot have.
+
+        Raises:
+            TableError: the format reserves the folder, or another table or a history has it.
+        """
+        self._tables.check_name(name)
         if (twin := self._tables.twin(name)) is not None:
             raise TableError(
                 f"{self._tables.label(name)}: its folder is that of table {twin}, too, as the file"
                 " system does not distinguish names by case",
                 hint="rename one of them, leave one out, or move the warehouse",
             )
+
+    def _continued(
+        self,
+        name: str,
+        found: Found | None,
+        topic: str,
+        state: TopicState,
+        markers: Sequence[Marker],
+    ) -> Task | None:
+        """Return the task of a table from where it is, or from a copy after that.
+
+        Raises:
+            TableError: there is a gap, and no copy after it.
+        """
         marker_topic_id = self._manifest.marker_topic_id
-        if name in self._manifest.held_by_job and (
-            copy := self.copy(topic, marker_topic_id, state, fresh)
-        ):
-            return Task(name, copy, None)
-        failure: TableError | None = None
-        found = position = None
-        try:
-            found = self._tables.find(name, self._trusted(name))
-            position = found.commit.position if found is not None else None
+        position = None if found is None else found.commit.position
+        has = -1
+        if position is not None and position.marker_topic_id == marker_topic_id:
+            has = position.marker
+        wanted = share(topic, marker_topic_id, state, markers, position)
+        if isinstance(wanted, Gap) and not self._is_fenced(topic, position):
+            markers = self._since(has, markers)
             wanted = share(topic, marker_topic_id, state, markers, position)
-            known = position is not None and position.marker_topic_id == marker_topic_id
-            if isinstance(wanted, Gap) and not self._is_fenced(topic, position):
-                markers = self._since(position.marker if known and position else -1, markers)
-                wanted = share(topic, marker_topic_id, state, markers, position)
-            if not isinstance(wanted, Gap):
-                return None if wanted is None else Task(name, wanted, found)
-            reason = f"{self._tables.label(name)}: {wanted.reason}"
-            failure = TableError(reason, hint=COPY_AGAIN)
-            if known:
-                assert position is not None
-                markers = [one for one in markers if one.offset > position.marker]
-        except TableError as error:
-            # Its position cannot be trusted, so its topic is read again from the first record.
-            failure = error
-            markers = self._since(-1, markers)
-            wanted = share(topic, marker_topic_id, state, markers, None)
-            if isinstance(wanted, Share):
-                return Task(name, wanted, None)
-        if copy := self.copy(topic, marker_topic_id, state, markers):
+        if not isinstance(wanted, Gap):
+            return None if wanted is None else Task(name, wanted, found)
+        lacked = [one for one in markers if one.offset > has]
+        if copy := self.copy(topic, marker_topic_id, state, lacked):
             return Task(name, copy, None)
         if self._is_fenced(topic, position):
             return None
-        raise failure
+        raise TableError(f"{self._tables.label(name)}: {wanted.reason}", hint=COPY_AGAIN)
 
     def _since(self, marker: int, markers: Sequence[Marker]) -> list[Marker]:
+        """Return some markers, and those before them that follow the marker at an offset."""
         return [*self._markers_between(marker, markers[0].offset - 1), *markers]
 
     def copy(
