@@ -25,7 +25,7 @@ from spark_consumer.job.planner import Planner, read_shares
 from spark_consumer.job.subscriber_tables import SubscriberTables
 from spark_consumer.kafka.decode import read_offsets, wire
 from spark_consumer.kafka.markers import Marker, Owner
-from spark_consumer.kafka.position import Gap, Share, share
+from spark_consumer.kafka.position import Gap, Position, Share, share
 from spark_consumer.kafka.registry import Schemas
 from spark_consumer.kafka.topics import TopicStates
 from spark_consumer.names import history_name, source_name, transaction_topic
@@ -156,7 +156,7 @@ class Histories:
             try:
                 found = self._written(name, topic, manifest, before)
             except Exception as error:  # whatever it is, it is this history's
-                failure = self._failure(name, error)
+                failure = self._failure(self._label(name), error)
                 if trial == tries or not isinstance(failure, TableTransientError):
                     return self._held(name, failure, before)
                 wait_s = _BACK_OFF_S * 2 ** (trial - 1)
@@ -169,15 +169,15 @@ class Histories:
             break
         return HistoryState(found.version, manifest.end_lsn)
 
-    def _failure(self, name: str, error: Exception) -> ConsumerError:
+    def _failure(self, label: str, error: Exception) -> ConsumerError:
         """Return a failure that is a history's own; raise any other, and a stop."""
         if self._stopping.is_set() and not isinstance(error, ConsumerError):
             raise StoppedError("stopped while a history was written") from error
         if (every := every_table(error)) is not None:
             raise every from error
-        known = as_error(self._label(name), error)
+        known = as_error(label, error)
         if known is not error:
-            _log.debug("%s", self._label(name), exc_info=error)
+            _log.debug("%s", label, exc_info=error)
         return known
 
     def _held(self, name: str, known: ConsumerError, before: HistoryState | None) -> HistoryState:
@@ -217,7 +217,7 @@ class Histories:
             found = self._newest(table)
         if found is not None and not found.commit.history:
             raise TableError(
-                f"{self._label(name)}: its folder {table.path} has a table that is no history",
+                f"{table.label}: its folder {table.path} has a table that is no history",
                 hint="move it away, and the history begins",
             )
         if found is None:
@@ -230,6 +230,31 @@ class Histories:
         )
         if failure is None and same and position.marker >= until.marker:
             return found
+        return self._continued(table, found, failure, topic, until, manifest.owner)
+
+    def _continued(
+        self,
+        table: Table,
+        found: Found,
+        failure: ConsumerError | None,
+        topic: str,
+        until: Position,
+        owner: Owner | None,
+    ) -> Found:
+        """Return a history after all records until a position of its table.
+
+        Args:
+            table: The history.
+            found: Its current state.
+            failure: Reason for which only a copy can follow; None if there is none.
+            topic: Topic of its table.
+            until: Position of its table.
+            owner: Owner of the topics; None if not known.
+
+        Raises:
+            TableError: there is a gap, or `failure`, and no copy after it.
+        """
+        position = found.commit.position
         known = position.marker_topic_id == until.marker_topic_id
         markers = self._markers_between(position.marker if known else -1, until.marker)
         state = self._topics.describe([topic]).get(topic)
@@ -244,19 +269,19 @@ class Histories:
             if failure is None:
                 wanted = share(topic, until.marker_topic_id, state, mine, found.commit.position)
             if isinstance(wanted, Gap):
-                failure = TableError(f"{self._label(name)}: {wanted.reason}", hint=COPY_AGAIN)
+                failure = TableError(f"{table.label}: {wanted.reason}", hint=COPY_AGAIN)
             elif wanted is not None:
                 try:
-                    found = self._applied(table, found, wanted, begin, end, manifest.owner)
+                    found = self._applied(table, found, wanted, begin, end, owner)
                 except Exception as error:  # as in `_brought_up`; a copy may come after it
-                    failure = self._failure(name, error)
+                    failure = self._failure(table.label, error)
                     if isinstance(failure, TableTransientError):
                         raise failure from error
                     found = self._newest(table) or found
             if failure is not None:
                 copy = self._planner.copy(topic, until.marker_topic_id, state, mine)
                 if copy is not None:
-                    found = self._applied(table, found, copy, begin, end, manifest.owner)
+                    found = self._applied(table, found, copy, begin, end, owner)
                     failure = None
             begin = end
         if failure is not None:
