@@ -32,7 +32,7 @@ from spark_consumer.errors import (
 )
 from spark_consumer.formats.choice import open_formats
 from spark_consumer.job.subscription_query import Subscription
-from spark_consumer.kafka.registry import Registry, Schemas
+from spark_consumer.kafka.registry import Registry
 from spark_consumer.kafka.topics import Topics
 from spark_consumer.metrics import Pulse, serve
 from spark_consumer.names import lsn_text, source_name
@@ -98,53 +98,39 @@ def _signals() -> Iterator[threading.Event]:
 
 
 def _run(settings: ConsumerSettings, spark: SparkSession, stopping: threading.Event) -> int:
-    with closing(Registry(settings.registry_url, settings.registry, settings.json)) as schemas:
-        return _with_registry(settings, spark, schemas, stopping)
-
-
-def _with_registry(
-    settings: ConsumerSettings, spark: SparkSession, schemas: Schemas, stopping: threading.Event
-) -> int:
-    topics = Topics(settings)
-    formats = open_formats(spark, settings, settings.subscriptions)
-    waiting = [
-        Subscription(settings, spark, formats[name], name, schemas, topics)
-        for name in settings.subscriptions
-    ]
-    figures = {subscription.name: subscription.rebuild.figures for subscription in waiting}
-    pulse = Pulse()
-    with (
-        ExitStack() as stack,
-        listening(spark, figures),
-        serve(settings.metrics_listen, settings.metrics_hosts, figures, pulse),
-        telemetry(settings, figures, lambda: {one.name: one.manifest for one in waiting}),
-    ):
-        for subscription in waiting:
+    with ExitStack() as stack:
+        registry = Registry(settings.registry_url, settings.registry, settings.json)
+        stack.enter_context(closing(registry))
+        topics = Topics(settings)
+        formats = open_formats(spark, settings, settings.subscriptions)
+        subscriptions = [
+            Subscription(settings, spark, formats[name], name, registry, topics)
+            for name in settings.subscriptions
+        ]
+        for subscription in subscriptions:
             stack.callback(_close, subscription)
-        return _rebuild(settings, waiting, stopping, pulse)
+        figures = {one.name: one.rebuild.figures for one in subscriptions}
+        pulse = Pulse()
+        stack.enter_context(listening(spark, figures))
+        stack.enter_context(serve(settings.metrics_listen, settings.metrics_hosts, figures, pulse))
+        stack.enter_context(
+            telemetry(settings, figures, lambda: {one.name: one.manifest for one in subscriptions})
+        )
+        watch = _Watch(settings, subscriptions, stopping, pulse)
+        try:
+            with _ends_with_spark(stopping):
+                watch.run()
+        finally:
+            watch.stop()
+        if stopping.is_set():
+            _log.info("stopped")
+    return 0
 
 
 def _close(subscription: Subscription) -> None:
     # With Spark's JVM gone, its connections are, too.
     with suppress(Py4JError, OSError):
         subscription.rebuild.close()
-
-
-def _rebuild(
-    settings: ConsumerSettings,
-    subscriptions: list[Subscription],
-    stopping: threading.Event,
-    pulse: Pulse,
-) -> int:
-    watch = _Watch(settings, subscriptions, stopping, pulse)
-    try:
-        with _ends_with_spark(stopping):
-            watch.run()
-    finally:
-        watch.stop()
-    if stopping.is_set():
-        _log.info("stopped")
-    return 0
 
 
 @contextmanager
