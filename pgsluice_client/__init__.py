@@ -1,9 +1,11 @@
 """Client for readers of topics: whole transactions in commit order, and the rows of tables.
 
 `Reader` and `AsyncReader` read one subscription's topics, `TableRows` keeps the rows of a table as
-PostgreSQL has them, and a `Position` says where to continue. `assembly`, `decoding`, `values`,
-`keys` and `rows` are pure; `reader` alone does I/O, and `asynchronous` runs it in a thread. It
-knows the gateway by the topics and by ``schemas/`` alone; see docs/reading.md.
+PostgreSQL has them, and a `Position` says where to continue. A record passes through `reader`,
+which alone does I/O (`asynchronous` runs it in a thread), `assembly`, which finds whole
+transactions by the markers and sorts them by `places`, and `decoding` with `values`, which makes a
+`changes.Change` of it; `rows` and `keys` apply that. The client knows the gateway by the topics and
+by ``schemas/`` alone; see docs/reading.md.
 """
 
 from pgsluice_client.asynchronous import AsyncReader

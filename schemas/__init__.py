@@ -1,7 +1,7 @@
-"""What gateway and consumers share: the Avro schemas of the topics, and the settings.
+"""Declarations that gateway, Spark job and client share: schemas, types, headers, settings.
 
-The ``.avsc`` files beside this module are the contract; this module only finds them, in a checkout
-as in an installed wheel.
+The ``.avsc`` files beside this module are the contract of the topics; this module only finds them,
+in a checkout as in an installed wheel. The other files are listed in the folder's README.
 """
 
 import json
@@ -12,10 +12,10 @@ from typing import Any
 
 @cache  # a start asks for those of an envelope several times for each table
 def text(name: str) -> str:
-    """The schema ``name`` as it is written in its file (JSON text).
+    """Return a schema as JSON text, as its file has it.
 
     Args:
-        name: the file's name without ``.avsc``, as in ``"progress"``.
+        name: Name of the file without ``.avsc``, such as ``progress``.
 
     Raises:
         FileNotFoundError: there is no schema of that name.
@@ -24,7 +24,10 @@ def text(name: str) -> str:
 
 
 def load(name: str) -> dict[str, Any]:
-    """The schema ``name``, parsed; a new dict for each call.
+    """Return a schema, parsed; a new dict for each call.
+
+    Args:
+        name: Name of the file without ``.avsc``.
 
     Raises:
         FileNotFoundError: there is no schema of that name.

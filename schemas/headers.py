@@ -13,10 +13,10 @@ __all__ = ["DEBEZIUM_HEADERS", "HEADERS", "Header"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """One header; what each attribute means stands in the file.
+    """One header; the beginning of the file describes the attributes.
 
     Attributes:
-        value: Of a constant; empty for all others.
+        value: Value of a constant; empty for all others.
     """
 
     name: str

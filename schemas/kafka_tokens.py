@@ -54,7 +54,7 @@ class TokenError(Exception):
 
     Attributes:
         message: The reason, without any text of the plugin.
-        hint: What to do next.
+        hint: The remedy.
         may_pass: Whether it is worth another try.
     """
 

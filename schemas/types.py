@@ -205,7 +205,7 @@ def of_column(
     """Return the entry of a column of the source.
 
     Args:
-        oid: Of its type, under any domains.
+        oid: OID of its type, under any domains.
         extension: Name by ``format_type`` of a type that may be one of an extension, else empty.
         native: Choices by which the column is not carried as text.
         modifier: Type modifier, under any domains.

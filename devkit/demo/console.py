@@ -1,4 +1,4 @@
-"""What the demo says while it works: lines, and on a terminal a status line below them."""
+"""Output of the demo while it works: lines, and on a terminal a status line below them."""
 
 from __future__ import annotations
 

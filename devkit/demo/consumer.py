@@ -1,8 +1,8 @@
 """The Spark job of the demo: ``pgsluice consume --endpos LSN``, in a process that is already warm.
 
-Starting a JVM takes longer than all statements of the demo together. So this process starts one
-early, waits until the demo knows the LSN, runs the command itself, and then writes what the Delta
-tables hold to a file, because it still has the JVM that can read them.
+Starting a JVM takes longer than all statements of the demo together. Therefore this process starts
+one early, waits until the demo knows the LSN, runs the command itself, and then writes the rows of
+the Delta tables to a file, because it still has the JVM that can read them.
 """
 
 from __future__ import annotations

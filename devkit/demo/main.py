@@ -1,7 +1,7 @@
 """``pgsluice demo``: the whole path on local servers, and a verdict.
 
 The verdict comes from comparing the rebuilt Delta tables with the tables of native subscriptions
-to the same publications on the same server. What is right is written down nowhere.
+to the same publications on the same server. No expected result is written down anywhere.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _keep(console: Console, parts: Parts) -> None:
     )
     parts.launch(SPARK_JOB, ["-m", "gateway", "consume", "--config", parts.config])
     console.say("\n".join(_how_to_connect(parts)))
-    # Being told to stop is how this ends, and no failure.
+    # A request to stop is how this ends, and no failure.
     with contextlib.suppress(KeyboardInterrupt):
         console.wait_until(lambda: False, "running", timeout_s=math.inf, check=parts.check)
 

@@ -2,7 +2,7 @@
 
 Each has a database of its own, because they subscribe to tables of the same name. A subscription
 to its own cluster must not create its slot itself: CREATE SUBSCRIPTION would wait for its own
-transaction to end. So the slots are made first.
+transaction to end. Therefore the slots are made first.
 
 Source: CREATE SUBSCRIPTION, Notes; wait_for_catchup in PostgreSQL's test suite.
 """
@@ -96,7 +96,7 @@ class NativeSubscriptions:
         return [(str(schema), str(table)) for schema, table in rows]
 
     def rows(self, subscription: str, schema: str, table: str) -> TableRows:
-        """What the subscriber's table holds."""
+        """Return the rows of a subscriber's table."""
         return read_table(self._connections[subscription], schema, table)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What the demo and its Spark process agree on: settings, an LSN one way, tables the other.
+"""Agreement of the demo and its Spark process: settings, an LSN one way, tables the other.
 
 Apart from `devkit.demo.consumer`, so that the demo itself need not import Spark.
 """

@@ -105,7 +105,7 @@ class Play:
         console.timed(f"gateway streams from slot {SLOT} into {len(topics)} topics")
         console.say(f"    its page: {parts.pages(GATEWAY)[-1]}")
         console.head("Initial data synchronization: how many rows passed a filter")
-        copied = Counter(c.topic for c in watcher.taken() if c.op == "r")
+        copied = Counter(c.topic for c in watcher.pop() if c.op == "r")
         for topic in topics:
             if not topic.endswith(".transaction"):
                 console.say(f"    {topic:<24} {copied[topic]}")
@@ -131,7 +131,7 @@ class Play:
         played = time.monotonic()
         self._read_up_to(watcher, lsn)
         names = {"c": "inserts", "u": "updates", "d": "deletes", "t": "truncates"}
-        counts = Counter(names[change.op] for change in watcher.taken())
+        counts = Counter(names[change.op] for change in watcher.pop())
         shown = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
         self._console.say(
             f"    played in {played - begin:.1f} s, in Kafka {time.monotonic() - played:.1f} s"
@@ -147,7 +147,7 @@ class Play:
         self._console.say("\n".join(statements))
 
     def _show_changes(self, watcher: Watcher) -> None:
-        changes = [(change, describe(change)) for change in watcher.taken()]
+        changes = [(change, describe(change)) for change in watcher.pop()]
         lines = [f"      {change.topic:<20} {text}" for change, text in changes if text]
         self._console.say("\n".join(lines or ["      (nothing for anybody)"]))
 

@@ -1,4 +1,4 @@
-"""What the demo plays: the manual's worked examples, then statements of every kind. Pure data.
+"""Scenario of the demo: the manual's worked examples, then statements of every kind. Pure data.
 
 The manual's section is "Row Filters", Examples (31.3.7 in the Japanese manual). Its publications
 stand here as it prints them. It replays the partitioned example with a changed publication p4;
@@ -58,7 +58,7 @@ class Subscription:
     """A subscription, served by the gateway and natively.
 
     Attributes:
-        connection: What its definition says; the gateway does not use it.
+        connection: Connection string of its definition; the gateway does not use it.
     """
 
     name: str

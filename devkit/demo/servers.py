@@ -91,7 +91,7 @@ class Parts:
 
     @property
     def warehouse(self) -> Path:
-        """Where the Spark job rebuilds the tables."""
+        """The folder in which the Spark job rebuilds the tables."""
         return self.folder / "warehouse"
 
     def pages(self, gateway: str) -> list[str]:

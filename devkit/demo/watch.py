@@ -106,11 +106,15 @@ class Watcher:
         return topics
 
     def poll(self, timeout_s: float = 0.1) -> None:
-        """Take in what has arrived; wait so long at most when nothing has."""
+        """Accept the records that have arrived; if there are none, wait for them.
+
+        Args:
+            timeout_s: Longest time to wait.
+        """
         for message in self._consumer.consume(500, timeout=timeout_s):
             if error := message.error():
                 raise KafkaException(error)
-            self._take(message)
+            self._accept(message)
 
     def published(self, lsn: Lsn) -> bool:
         """Whether all that any subscription gets up to `lsn` has been read."""
@@ -119,19 +123,19 @@ class Watcher:
         )
 
     def copied(self, tables: int) -> bool:
-        """Whether the copies of so many tables are there, and have been read."""
+        """Whether the copies of a number of tables are there, and have been read."""
         return len(self._ready) >= tables and self.published(Lsn(max(self._ready.values())))
 
-    def taken(self) -> list[Change]:
-        """The changes since the last call, each topic's in order."""
-        taken, self._changes = self._changes, []
-        return sorted(taken, key=lambda change: change.topic)
+    def pop(self) -> list[Change]:
+        """Return the changes since the last call, each topic's in order."""
+        popped, self._changes = self._changes, []
+        return sorted(popped, key=lambda change: change.topic)
 
     def close(self) -> None:
         """Leave."""
         self._consumer.close()
 
-    def _take(self, message: Message) -> None:
+    def _accept(self, message: Message) -> None:
         topic, value = message.topic(), message.value()
         assert topic is not None
         self._read[topic] = (message.offset() or 0) + 1

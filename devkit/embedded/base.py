@@ -1,4 +1,4 @@
-"""What the local servers have in common: a folder, a process in it, and the ways to end it."""
+"""Base of the local servers: a folder, a process in it, and the ways to end it."""
 
 import shutil
 from abc import ABC, abstractmethod
@@ -13,7 +13,7 @@ class Embedded(ABC):
     """A server with its data in a temporary folder; use it with ``with``.
 
     Attributes:
-        port: that clients connect to.
+        port: Port that clients connect to.
     """
 
     def __init__(self, name: str) -> None:

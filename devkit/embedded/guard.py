@@ -1,4 +1,4 @@
-"""Stands between us and one server process, so that the server never outlives us.
+"""Guard between us and one server process, so that the server never outlives us.
 
 Run as a script of its own; the first line of standard input is a JSON object that says what to
 start. The environment and the arguments in it may hold secrets, and a command line can be read by
@@ -91,12 +91,12 @@ def main() -> int:
 
 
 def _first_line() -> tuple[bytes, bytes]:
-    """Read the first line of standard input; return it, and what has come behind it."""
+    """Read the first line of standard input; return it, and the bytes after it."""
     got = b""
     while b"\n" not in got:
         part = os.read(0, 1 << 16)
         if not part:
-            sys.exit("the guard was not told what to start")
+            sys.exit("the guard was given nothing to start")
         got += part
     first, _, rest = got.partition(b"\n")
     return first, rest

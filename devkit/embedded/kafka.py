@@ -41,8 +41,8 @@ class EmbeddedKafka(Embedded):
     Args:
         config: settings of server.properties, over the defaults here.
         heap_mb: the Java heap, in MiB.
-        advertised_port: a port on 127.0.0.1 that clients of a second listener are told to connect
-            to, so that somebody can stand between them and the broker.
+        advertised_port: a port on 127.0.0.1 that clients of a second listener connect to,
+            so that somebody can stand between them and the broker.
         sasl_ssl: open a listener of this security protocol, too; ``config`` has what it needs.
         password: let nobody in who does not give it, as user ``pgsluice``; None: everybody.
 
@@ -190,7 +190,7 @@ class EmbeddedKafka(Embedded):
         return server
 
     def _answers(self) -> bool:
-        """Whether the broker tells clients about itself; a port that is open is not enough."""
+        """Whether the broker describes itself to clients; a port that is open is not enough."""
         if not port_answers(self.port):
             return False
         admin = AdminClient({**self.client_settings}, logger=_silent)

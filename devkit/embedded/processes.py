@@ -1,4 +1,4 @@
-"""Server processes that start when told, report when ready, and never outlive us.
+"""Server processes that report when they are ready, and never outlive us.
 
 Every server runs below a guard (`devkit.embedded.guard`) that holds the other end of a pipe of
 ours: when we end in whatever way, the pipe closes and the guard stops the server. Signals go
@@ -238,7 +238,7 @@ def reachable_by_others(path: Path) -> bool:
 def scratch_folder(prefix: str) -> Path:
     """A new folder for a server's data, in the system's temporary folder and reachable by others.
 
-    Where the temporary folder is closed to other users, ``/var/tmp`` takes its place.
+    If the temporary folder is closed to other users, ``/var/tmp`` takes its place.
     """
     base = Path(tempfile.gettempdir())
     if not reachable_by_others(base):

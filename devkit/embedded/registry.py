@@ -13,7 +13,7 @@ from devkit.embedded.processes import Server, ServerError, free_port, port_answe
 from gateway.jars import ivy as jars
 from gateway.jars.java import java
 
-#: Where Apicurio has Confluent's API.
+#: Path of Confluent's API in Apicurio.
 API_PATH = "/apis/ccompat/v7"
 _PORT_ATTEMPTS = 5
 
@@ -21,8 +21,8 @@ _PORT_ATTEMPTS = 5
 class EmbeddedRegistry(Embedded):
     """One schema registry on 127.0.0.1 that keeps its schemas in memory.
 
-    Its compatibility is BACKWARD, as Confluent's is by default. What was registered is gone after
-    `stop`, `kill` and `restart`.
+    Its compatibility is BACKWARD, as Confluent's is by default. Schemas are gone after `stop`,
+    `kill` and `restart`.
 
     Args:
         heap_mb: the Java heap, in MiB.
@@ -115,7 +115,7 @@ class EmbeddedRegistry(Embedded):
     def _answers(self) -> bool:
         if not port_answers(self.port):
             return False
-        return takes_compatibility(
+        return accepts_compatibility(
             "127.0.0.1", self.port, certificate=self._certificate, user=self._user
         )
 
@@ -131,7 +131,7 @@ def _of_user(user: str) -> Iterator[str]:
     yield f"quarkus.security.users.embedded.roles.{name}=sr-admin"
 
 
-def takes_compatibility(
+def accepts_compatibility(
     host: str, port: int, *, certificate: Path | None = None, user: str | None = None
 ) -> bool:
     """Set an Apicurio registry's compatibility to BACKWARD; False while it is not up yet.

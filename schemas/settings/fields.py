@@ -1,4 +1,4 @@
-"""What a setting's declaration says, as values: type, default and rule of each field."""
+"""Declarations of settings as values: type, default and rule of each field."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class SettingError(ValueError):
     """A setting that cannot work.
 
     Attributes:
-        message: What is wrong.
+        message: The fault.
         key: The dotted key or the variable at fault; None where it is the file.
-        hint: What to do next, or None.
+        hint: The remedy, or None.
     """
 
     def __init__(self, message: str, *, key: str | None = None, hint: str | None = None) -> None:

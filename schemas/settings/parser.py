@@ -48,7 +48,7 @@ class Parsed:
     """Tables of the configuration.
 
     Attributes:
-        path: Of the file.
+        path: Path of the file.
         tables: An object of its class, or the properties, by a table's name.
         file: The values of the file alone, as TOML has them.
         warnings: Lines for the log about doubtful settings.
@@ -70,11 +70,11 @@ def find_file(
     """Return the configuration file that is meant.
 
     Args:
-        given: By ``--config``; it and the one that ``PGSLUICE_CONFIG`` names count, whether or not
-            they exist.
-        environment: Of the process.
-        here: Looked for next.
-        system: Looked for last.
+        given: File that ``--config`` names; it and the one that ``PGSLUICE_CONFIG`` names count,
+            whether or not they exist.
+        environment: Environment of the process.
+        here: File that is looked for next.
+        system: File that is looked for last.
 
     Raises:
         SettingError: none is named, and none is in either place.

@@ -80,7 +80,7 @@ class SourceTable:
     `wal_sender_timeout`."""
 
     on_lost_slot: Literal["stop", "resync"] = "stop"
-    """What happens at a start when the changes since the watermark can no longer be read (the slot
+    """The behaviour of a start when the changes since the watermark can no longer be read (the slot
     was dropped, invalidated or moved): `stop`, or `resync` with a new slot, which copies all tables
     again."""
 
@@ -138,7 +138,7 @@ class OnErrorTable:
 
     @property
     def quarantined(self) -> frozenset[_Unfit]:
-        """What goes to the error topic."""
+        """Kinds of changes that go to the error topic."""
         kinds: tuple[_Unfit, ...] = get_args(_Unfit)
         return frozenset(kind for kind in kinds if getattr(self, kind) == "quarantine")
 
@@ -176,7 +176,7 @@ class GatewayTable:
     """The name in `source.name` of every record, and of the message and error topics."""
 
     spool_directory: Annotated[Path | None, Rule(path=True)] = None
-    """Where transactions that do not fit into memory are stored; the system's temporary folder when
+    """The folder of transactions that do not fit into memory; the system's temporary folder when
     not set."""
 
 
@@ -190,8 +190,8 @@ class LimitsTable:
     max_batch_records: Annotated[int, Rule(least=1)] = 5_000
     """A Kafka transaction is committed when it has this many records; eight times as many while
     there are only rows of copies; in a backlog with ten partitions or more, up to 1,000 for each of
-    them, or about two seconds. Where there are fewer than 80 for each partition, up to three times
-    as many are gathered in memory."""
+    them, or about two seconds. With fewer than 80 for each partition, up to three times as many
+    are gathered in memory."""
 
     max_batch_bytes: Annotated[int, Rule(least=1, most=1 << 40)] = 8 << 20
     """The same for this many bytes."""

@@ -19,7 +19,7 @@ def read_text(path: Path, most: int) -> str:
     """Return a file's text, with line feeds alone as line ends. Links are followed.
 
     Args:
-        path: Of the file.
+        path: Path of the file.
         most: Maximum number of bytes.
 
     Raises:

@@ -21,8 +21,8 @@ class Outage:
 
     Args:
         log: Writer of the lines.
-        what: What is exported, such as ``traces``.
-        hint: What to do, such as a variable to check.
+        what: Data that is exported, such as ``traces``.
+        hint: Remedy, such as a variable to check.
     """
 
     def __init__(self, log: Log, what: str, hint: str) -> None:

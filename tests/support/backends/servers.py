@@ -21,7 +21,7 @@ from psycopg import sql
 
 from devkit.embedded.kafka import EmbeddedKafka
 from devkit.embedded.postgres import EmbeddedPostgres
-from devkit.embedded.registry import API_PATH, EmbeddedRegistry, takes_compatibility
+from devkit.embedded.registry import API_PATH, EmbeddedRegistry, accepts_compatibility
 from tests.support.run.seeds import setseed
 from tests.support.run.waiting import wait_until
 
@@ -229,7 +229,7 @@ class Servers:
         running = self._open.enter_context(container)
         host = running.get_container_host_ip()
         port = int(running.get_exposed_port(8080))
-        wait_until(lambda: takes_compatibility(host, port), 120, "the schema registry")
+        wait_until(lambda: accepts_compatibility(host, port), 120, "the schema registry")
         return f"http://{host}:{port}{API_PATH}"
 
 
