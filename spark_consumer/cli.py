@@ -22,6 +22,7 @@ from spark_consumer.settings_file import load_settings
 __all__ = ["main"]
 
 _GAVE_UP: Final = 75
+"""Exit code of an error that may pass: EX_TEMPFAIL of sysexits.h."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

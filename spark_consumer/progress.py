@@ -14,7 +14,9 @@ __all__ = ["Progress"]
 _FIRST_S: Final = 5.0
 """Seconds after which a cut that is not applied is first mentioned."""
 _EVERY_S: Final = 10.0
+"""Seconds between two lines about one cut."""
 _MOST_NAMED: Final = 3
+"""Most tables that a line names, those that have been written to longest."""
 
 
 class Progress:

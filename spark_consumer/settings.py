@@ -86,7 +86,6 @@ _LOGIN_MODULES: Final = {
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
 
-
 _OAUTH: Final = {
     "sasl.oauthbearer.client.id": "clientId",
     "sasl.oauthbearer.client.secret": "clientSecret",
@@ -133,8 +132,8 @@ def source_options(settings: ConsumerSettings) -> dict[str, str]:
         SettingsError: see `java_properties`.
     """
     properties = {
-        # Behind what it has read Spark asks where the partition ends, over the connection on which
-        # a fetch still waits for more: half a second for each partition of a batch.
+        # After its last record Spark asks where the partition ends, over the connection on which a
+        # fetch still waits for more: half a second for each partition of a batch.
         "fetch.max.wait.ms": "10",
         **java_properties(settings),
         "isolation.level": "read_committed",

@@ -14,7 +14,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_consumer.display import as_word, logger
+from spark_consumer.display import logger
 from spark_consumer.errors import COPY_AGAIN, ConsumerError, SettingsError, TableError
 from spark_consumer.formats.commit_metadata import NO_VERSION, Found
 from spark_consumer.formats.protocol import Table
@@ -183,11 +183,7 @@ class Histories:
     def _held(self, name: str, known: ConsumerError, before: HistoryState | None) -> HistoryState:
         if before is None:
             before = HistoryState(NO_VERSION, 0)
-        hint = known.hint
-        if hint is not None:
-            table, subscription = as_word(source_name(name)), as_word(self._subscription)
-            command = f"{COPY_AGAIN} (pgsluice copy {table} --subscription {subscription})"
-            hint = hint.replace(COPY_AGAIN, command)
+        hint = self._tables.with_copy_command(known.hint, name)
         # A failure that may pass is tried again in each round.
         table_found = self._tables.found.get(name)
         if table_found is not None and not isinstance(known, TableTransientError):

@@ -30,7 +30,9 @@ __all__ = ["Maintenance"]
 
 _log: Final = logger(__name__)
 _DONE: Final = "maintained"
+"""File in the folder of the manifests: the last maintenance, by table."""
 _MANY_FILES: Final = 16
+"""Number of a table's files from which they are merged, if they are small on average."""
 _SMALL_FILE_BYTES: Final = 32 * 1024 * 1024
 _SLACK_HOURS: Final = 1.0
 """Hours between the replacement of files and the state that has the new ones."""

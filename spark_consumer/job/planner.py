@@ -33,6 +33,7 @@ __all__ = ["Planner", "Task", "offsets", "read_shares"]
 
 _log: Final = logger(__name__)
 _PIECE: Final = 50_000
+"""Number of records of a piece, in which a large share is read."""
 _FIRST: Final = 4
 """Number of a topic's first offsets that are read to learn its table."""
 

@@ -2,9 +2,8 @@
 
 A batch has a share for each table that changed in it. Small shares are read together by the driver,
 those that are left to Spark one by one; tables are written in parallel, each in a session of its
-own.
-A table that fails is held with the reason, and the others continue; it is released once the missing
-records can be read again, or by its next copy.
+own. A table that fails is held with the reason, and the others continue; it is released once the
+missing records can be read again, or by its next copy.
 """
 
 from __future__ import annotations
@@ -54,8 +53,11 @@ __all__ = ["Rebuild"]
 
 _log: Final = logger(__name__)
 _TRIES: Final = 4
+"""Number of attempts at a batch."""
 _BACK_OFF_S: Final = 1.0
+"""Pause after the first attempt, in seconds; it doubles with each."""
 _PRUNE_CUTS: Final = 100
+"""Number of cuts between two removals of old manifests."""
 _GARBAGE_RECORDS: Final = 10_000
 """Number of records whose objects may remain in memory. To find them takes a tenth of a second."""
 _TABLE_RECORDS: Final = 100

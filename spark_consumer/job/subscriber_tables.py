@@ -262,8 +262,14 @@ class SubscriberTables:
         end_lsn = known.commit.position.end_lsn if known is not None else None
         hint = error.hint
         # A table that is only known by its topic has no name yet.
-        if hint is not None and name in self.names.values():
-            table, subscription = as_word(source_name(name)), as_word(self._subscription)
-            command = f"{COPY_AGAIN} (pgsluice copy {table} --subscription {subscription})"
-            hint = hint.replace(COPY_AGAIN, command)
+        if name in self.names.values():
+            hint = self.with_copy_command(hint, name)
         return Hold(error.message, hint, end_lsn)
+
+    def with_copy_command(self, hint: str | None, name: str) -> str | None:
+        """Return a hint with the command that copies a table, where it says to copy it."""
+        if hint is None:
+            return None
+        table, subscription = as_word(source_name(name)), as_word(self._subscription)
+        command = f"{COPY_AGAIN} (pgsluice copy {table} --subscription {subscription})"
+        return hint.replace(COPY_AGAIN, command)

@@ -94,7 +94,7 @@ A JVM that has not collected for 15 s is idle, and collects as a whole: a concur
 collection frees only regions without a living object, and 500 tables kept 1.5 GB for 0.2 alive.
 An array of half a region begins a cycle of marking. With the regions of 1 MB that a heap of 1 GB
 has, buffers of Kafka and Parquet were that large: several cycles a second, half of the job's CPU.
-Options of the user's come behind them, and prevail.
+Options of the user's follow them, and prevail.
 """
 _LOG_LEVEL: Final = "spark.log.level"
 _QUIET: Final = "WARN"

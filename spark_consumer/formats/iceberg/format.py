@@ -113,7 +113,7 @@ class IcebergFormat:
                 "DuckDB has no views of Iceberg tables that a catalog has",
                 hint="leave duckdb out of consumer.views",
             )
-        # Behind it Iceberg expects the name of one of a table's metadata tables.
+        # After it Iceberg expects the name of one of a table's metadata tables.
         if engine == "spark" and "#" in folder:
             raise SettingsError(
                 "Spark has no views of Iceberg tables in a warehouse with # in its path",
