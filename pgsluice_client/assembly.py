@@ -26,10 +26,10 @@ __all__ = ["Assembly", "Partition"]
 Partition: TypeAlias = tuple[str, int]
 """Topic and number."""
 
-_AHEAD: Final = 10_000
-"""Records of a partition that are kept before their marker has come."""
-_MARKED: Final = 1_000
-"""Kafka transactions whose markers are kept before their records have come."""
+_MOST_AHEAD: Final = 10_000
+"""Number of records of a partition until which it is read ahead of its markers."""
+_MOST_MARKED: Final = 1_000
+"""Number of Kafka transactions until which markers are read ahead of the records."""
 _COPY_AGAIN: Final = (
     "copy the table again (pgsluice copy), and read it without a stored position: reading begins"
     " with that copy then"
@@ -105,10 +105,14 @@ class Assembly:
         self._topics = topics
         self._whole = whole
         self._owner = start.owner
+        # Stages, in order: markers as received; the Kafka transaction whose PROGRESS is to come;
+        # those whose markers are known, which wait for their records; items of the oldest of them.
         self._markers: deque[tuple[int, bytes]] = deque()
         self._open = _KafkaTransaction()
-        self._kafka: deque[_KafkaTransaction] = deque()
+        self._marked: deque[_KafkaTransaction] = deque()
         self._items: deque[_Item] = deque()
+        # Records of partitions that are read; the offset after the last one received; the offset
+        # from which a partition is read; the same of those that `pop_wanted` is to return.
         self._buffers: dict[Partition, deque[Record]] = {}
         self._reached: dict[Partition, int] = {}
         self._from: dict[Partition, int] = {}
@@ -164,7 +168,7 @@ class Assembly:
 
     def lacking(self) -> dict[Partition, int]:
         """Return the partitions that the next transaction waits for, and until which offset."""
-        needed = self._kafka[0].ranges if self._kafka else {}
+        needed = self._marked[0].ranges if self._marked else {}
         return {
             partition: one.next
             for partition, one in needed.items()
@@ -181,21 +185,21 @@ class Assembly:
 
     def paused(self) -> set[Partition]:
         """Return the partitions that are far enough ahead of their markers."""
-        needed = self._kafka[0].ranges if self._kafka else {}
+        needed = self._marked[0].ranges if self._marked else {}
         return {
             partition
             for partition, buffer in self._buffers.items()
-            if len(buffer) >= _AHEAD
+            if len(buffer) >= _MOST_AHEAD
             and (partition not in needed or self._reached[partition] >= needed[partition].next)
         }
 
     def has_enough_markers(self) -> bool:
         """Whether the markers are far enough ahead of the records."""
-        return len(self._kafka) >= _MARKED
+        return len(self._marked) >= _MOST_MARKED
 
     def is_drained(self) -> bool:
         """Whether everything was returned for which there are markers."""
-        return not (self._items or self._kafka or self._markers)
+        return not (self._items or self._marked or self._markers)
 
     def pop(self) -> Transaction | None:
         """Return the next transaction; None if it has not come as a whole.
@@ -221,7 +225,7 @@ class Assembly:
             self._markers.popleft()
         while self._items or self._is_complete():
             if not self._items:
-                self._items.extend(self._split(self._kafka.popleft()))
+                self._items.extend(self._split(self._marked.popleft()))
             item = self._items[0]
             changes = self._decoder.changes(item.records)
             self._items.popleft()
@@ -256,7 +260,7 @@ class Assembly:
             made, self._open = self._open, _KafkaTransaction()
             made.end_lsn, made.next_marker = _lsn(marker["end_lsn"]), offset + 1
             made.owner = self._owner
-            self._kafka.append(made)
+            self._marked.append(made)
 
     def _is_owners(self, marker: Mapping[str, Any]) -> bool:
         """Whether a marker is the owner's: the first writer, and who has taken over from it."""
@@ -325,7 +329,7 @@ class Assembly:
 
     def _forget_ranges(self, topic: str) -> None:
         known: list[dict[Partition, Any]] = [self._wanted, self._reached, self._from, self._buffers]
-        for by_partition in (*known, *(one.ranges for one in (*self._kafka, self._open))):
+        for by_partition in (*known, *(one.ranges for one in (*self._marked, self._open))):
             for partition in [one for one in by_partition if one[0] == topic]:
                 del by_partition[partition]
 
@@ -350,9 +354,9 @@ class Assembly:
         self._waiting.add(topic)
 
     def _is_complete(self) -> bool:
-        return bool(self._kafka) and all(
+        return bool(self._marked) and all(
             self._reached.get(partition, -1) >= one.next
-            for partition, one in self._kafka[0].ranges.items()
+            for partition, one in self._marked[0].ranges.items()
         )
 
     def _split(self, kafka: _KafkaTransaction) -> Iterator[_Item]:
