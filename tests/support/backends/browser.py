@@ -139,7 +139,7 @@ class Browser:
         return found["result"].get("value")
 
     def text(self) -> str:
-        """What can be read on the page."""
+        """Return the text that can be read on the page."""
         return str(self.evaluate("document.body.innerText"))
 
     def _ready(self, url: str) -> bool:

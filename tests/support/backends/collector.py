@@ -28,7 +28,7 @@ class Collector:
 
     Attributes:
         answer: Status with which it answers.
-        bodies: What was sent since `forget`, by path.
+        bodies: Bodies that were sent since `forget`, by path.
         received: All that was sent.
         headers: Headers of the last request.
     """

@@ -19,8 +19,8 @@ __all__ = ["EVALUATED_ON", "alternating"]
 _ASKED: Final = os.environ.get("PGSLUICE_ORACLE_MAJORS") or ("15,16,17,18" if ALL else "18")
 
 EVALUATED_ON: Final = [int(major) for major in _ASKED.split(",")]
-"""Where each function of a filter is asked for. The catalog test and the random filters ask for
-every function in any case."""
+"""Majors on which each function of a filter is asked for. The catalog test and the random filters
+ask for every function in any case."""
 
 
 def alternating(module: str, *majors: int) -> pytest.MarkDecorator:

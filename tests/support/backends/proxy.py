@@ -2,7 +2,8 @@
 
 A frozen direction forwards nothing, and the proxy goes on reading, so that the sender's TCP gets
 its acknowledgements and has no reason to complain; ends of connections are held back as well. That
-is what a dead NAT entry or a hung load balancer looks like. What was held back goes on at `thaw`.
+is what a dead NAT entry or a hung load balancer looks like. Bytes that were held back go on at
+`thaw`.
 
 One thread owns all sockets; every method hands it a piece of work and returns when that is done.
 """
@@ -65,7 +66,7 @@ class Proxy:
         self._server_port = _port_of(server)
         self._listener = socket.create_server((_HOST, 0))
         self._refusing = False
-        #: What clients connect to; the same for as long as the proxy lives.
+        #: Port that clients connect to; the same for as long as the proxy lives.
         self.port: int = self._listener.getsockname()[1]
         #: Connections accepted so far.
         self.accepted = 0

@@ -33,7 +33,7 @@ class RackServer:
     """The rack's PostgreSQL server, seen from one test's database.
 
     Attributes:
-        name: Of the database; unlike that of any other test, so also a prefix for other names.
+        name: Name of the database; unlike that of any other test, so also a prefix for other names.
     """
 
     def __init__(self, server: EmbeddedPostgres, database: Database) -> None:

@@ -314,8 +314,8 @@ def grant_documented_acls(admin: AdminClient, names: Mapping[str, str]) -> None:
     """Create the ACLs of the table in docs/operations.md, "Rights in Kafka".
 
     Args:
-        admin: Of a user who may.
-        names: What stands for the names in angle brackets.
+        admin: Client of a user who may.
+        names: Replacements for the names in angle brackets.
     """
     bindings = [
         AclBinding(

@@ -45,7 +45,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 class PostgresServer(Protocol):
-    """What tests may ask of a PostgreSQL server, wherever it runs."""
+    """A PostgreSQL server as tests know it, wherever it runs."""
 
     @property
     def major(self) -> int:

@@ -30,7 +30,7 @@ class System:
         engine: that runs them.
 
     Attributes:
-        seconds: What took how long, by what it was.
+        seconds: Duration of each step, by its name.
         bytes: Sizes of the images that were built, by target.
     """
 

@@ -79,7 +79,7 @@ def _name(oid: int, types: Types) -> str:
 
 
 def _chosen(kind: Type, types: Types) -> dict[str, int]:
-    """What the polymorphic types are when the range is `kind`."""
+    """Return the polymorphic types when the range is `kind`."""
     return {
         **dict.fromkeys(_RANGES, kind.oid),
         **dict.fromkeys(_MULTIRANGES, kind.multirange),

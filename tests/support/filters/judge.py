@@ -1,4 +1,4 @@
-"""What the gateway makes of a filter, beside what the server says."""
+"""Verdicts of the gateway on a filter, beside those of the server."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def _agree(got: object, wanted: object, error: str | None, *, exactly: bool = Fa
 
 
 def outcome(function: Callable[[], object]) -> object:
-    """What `function` returns, or the text of its error; any other exception is a finding."""
+    """Return the result of `function`, or its error's text; any other exception is a finding."""
     try:
         return function()
     except EvaluationError as error:

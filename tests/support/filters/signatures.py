@@ -1,4 +1,4 @@
-"""What a server offers for filters: its built-in immutable functions, operators and casts.
+"""Signatures that a server has for filters: built-in immutable functions, operators and casts.
 
 Read from the server that judges, not from the tables of the gateway, so that a gap in those shows.
 """
@@ -63,10 +63,10 @@ class Type:
     Attributes:
         sql: How SQL writes it without a modifier.
         kind: ``typtype``: base, range, multirange, pseudo.
-        element: Of an array type, else 0.
+        element: OID of the items of an array type, else 0.
         array: The type of its arrays, else 0.
-        subtype: Of a range type, else 0.
-        multirange: Of a range type, else 0.
+        subtype: OID of the bounds of a range type, else 0.
+        multirange: OID of the multirange of a range type, else 0.
     """
 
     oid: int

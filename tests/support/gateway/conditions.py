@@ -22,7 +22,7 @@ _ESCAPES = {
 
 
 def bind_compiled(filters: Sequence[RowFilter], names: Sequence[str]) -> Decide | None:
-    """What the compiled row path says of a row; for rows that it leaves alone, None.
+    """Return the verdict of the compiled row path on a row; None for rows that it leaves alone.
 
     None instead of a function: the filters have no form for it, or nothing was compiled here.
     """

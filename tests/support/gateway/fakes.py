@@ -209,7 +209,7 @@ class FakeCopier:
     """Chunks with the positions from which on they can be placed.
 
     Args:
-        records: Of each chunk.
+        records: Number of records of each chunk.
 
     Attributes:
         placed: The position at which each went out.

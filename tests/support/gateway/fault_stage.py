@@ -68,7 +68,7 @@ RELOAD_POINTS: Final = ("copy.announced", "copy.between_chunks", "copy.before_re
 
 @dataclass(frozen=True)
 class Usage:
-    """What a gateway holds."""
+    """Resources that a gateway has."""
 
     rss_kb: int
     descriptors: int
@@ -81,7 +81,7 @@ class Stage:
         folder: For the configuration.
         rack: The servers that faults are inflicted on.
         registry: URL of a schema registry.
-        seed: Of the workload.
+        seed: Seed of the workload.
     """
 
     def __init__(self, folder: Path, rack: Rack, registry: str, seed: int) -> None:
@@ -194,7 +194,7 @@ class Stage:
         return self.gateway.log().count(": streaming ")
 
     def usage(self) -> Usage:
-        """What the gateway holds now."""
+        """Return the resources that the gateway has now."""
         folder = Path(f"/proc/{self.gateway.pid}")
         status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
         return Usage(int(status["VmRSS"].split()[0]), len(list((folder / "fd").iterdir())))

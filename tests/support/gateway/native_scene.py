@@ -38,7 +38,7 @@ class Subscriber:
 
 @dataclass(frozen=True)
 class NativeScene:
-    """Where a comparison runs; both sides start from what the source holds then."""
+    """Place of a comparison; both sides start from what the source holds then."""
 
     database: Database
     make_database: DatabaseFactory

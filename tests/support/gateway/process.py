@@ -125,7 +125,7 @@ class GatewayProcess:
         return self._process.pid
 
     def log(self) -> str:
-        """What it has said so far."""
+        """Return its output so far."""
         with self._reading:
             while data := self._read():
                 self._log += self._decoder.decode(data)
@@ -191,7 +191,7 @@ class GatewayProcess:
             raise AssertionError(f"{error}; the log:\n{self.log()}") from None
 
     def _statuses(self) -> list[str]:
-        """What it has said of itself since the last call."""
+        """Return the states that it has reported to systemd since the last call."""
         self._listen()
         found, self._said = self._said, []
         return found
@@ -301,7 +301,7 @@ class Read:
 
     @property
     def position(self) -> tuple[str, int]:
-        """What orders everything."""
+        """Position, which orders everything."""
         return self.headers["commit_lsn"], int(self.headers["seq"])
 
 

@@ -1,4 +1,4 @@
-"""What fault and gateway tests share: one database, one gateway, and the contract as assertions."""
+"""Scene of fault and gateway tests: one database, one gateway, and the contract as assertions."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class Scene:
         return sorted(rows, key=repr)
 
     def source_rows(self, query: str) -> list[tuple[Any, ...]]:
-        """What the source server answers, sorted as `rebuilt` sorts."""
+        """Return the answer of the source server, sorted as `rebuilt` sorts."""
         with self.connect() as connection:
             return sorted(connection.execute(query.encode()).fetchall(), key=repr)
 

@@ -61,7 +61,7 @@ class Topics:
         return Cut(Lsn(end_lsn), [feed], **fields)
 
     def offsets(self) -> list[list[tuple[int, ...]]]:
-        """Of every PROGRESS marker: partition, first, next and previous offset, records."""
+        """Return partition, first, next and previous offset, records of every PROGRESS marker."""
         found = []
         for marker in self.marked():
             assert all(each.pop("topic") == self.rows for each in marker["offsets"])

@@ -42,7 +42,7 @@ class Written:
 
     Attributes:
         key: Value of column a; None of a truncate.
-        partitions: Where its record goes; a truncate is in all.
+        partitions: Partitions of its record; a truncate is in all.
     """
 
     op: str

@@ -96,7 +96,7 @@ class Durations:
             fixture["seconds"] += round(time.monotonic() - began, 3)
 
     def collected(self) -> dict[str, Any]:
-        """What this process has seen, as JSON takes it."""
+        """Return the durations of this process, as JSON can have them."""
         own = cpu_seconds() - sum(self._cpu.values())  # they were its children
         return {
             "wall_s": round(time.monotonic() - self._began, 1),

@@ -24,7 +24,7 @@ def describe() -> str:
 
 
 def shortages() -> list[str]:
-    """What is too little for the tests; a failure of theirs may be due to that."""
+    """Return the resources that are too few for the tests, which may be why one fails."""
     found = []
     if _memory_mb() < _MEMORY_MB:
         found.append(f"only {_memory_mb()} MB of memory are free, {_MEMORY_MB} are needed")

@@ -69,7 +69,7 @@ class World:
     """Server, Kafka, gateways and time of one schedule.
 
     Attributes:
-        trace: What happened, a line for each step that is no gateway's turn.
+        trace: Events, a line for each step that is no gateway's turn.
         outcome: How it ended.
     """
 

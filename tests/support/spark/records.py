@@ -135,7 +135,7 @@ class TableTopic:
     Attributes:
         key: Fields of the key; None for no key, empty for the whole row.
         identity: Fields that identify a row where the key has other ones.
-        partitions: Of the topic; a key's records are all in one.
+        partitions: Number of partitions of the topic; a key's records are all in one.
     """
 
     registry: Any

@@ -52,7 +52,7 @@ class CopyLoad:
     """Rows at first, and then changes of all of them; the same seed makes the same statements.
 
     Args:
-        rows: Of each table, but for the ones without a plain key: those have a tenth.
+        rows: Number of rows of each table; those without a plain key have a tenth.
     """
 
     def __init__(self, database: Database, seed: int, rows: int) -> None:

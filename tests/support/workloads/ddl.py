@@ -265,7 +265,7 @@ class Alterations(Workload):
 
 
 def ddl_of(tables: Iterable[str]) -> str:
-    """What makes them, and the other schema."""
+    """Statements that make them, and the other schema."""
     return "CREATE SCHEMA other;" + "".join(MAKE.format(table, "int") for table in tables)
 
 

@@ -133,7 +133,7 @@ class MoveLoad:
     """Few cities, some customers, more orders; the same seed runs the same statements.
 
     Attributes:
-        database: Where it is run.
+        database: Database that it changes.
         schema: Schema of the tables.
         is_tree: Whether the customers are partitioned.
         transactions: Number of transactions that were committed.
