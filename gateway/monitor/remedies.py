@@ -1,6 +1,8 @@
 """Remedies for held tables, by what the reason says. Pure.
 
-The state of a table in Kafka has the reason as text, and `pgsluice status` has nothing else.
+The state of a table in Kafka has the reason as text, and `pgsluice status` has nothing else. Names
+in it are those that other roles have chosen, as `x (ALTER ROLE mallory SUPERUSER)`: no remedy lets
+anybody run what a reason says.
 """
 
 from __future__ import annotations
@@ -11,18 +13,18 @@ from gateway.core.watermark import HeldCause, hint_of
 
 __all__ = ["REMEDIES", "remedy_of"]
 
-_IN_BRACKETS: Final = "do what the reason says in brackets"
-_PAST_ROW_SECURITY: Final = (
-    "a superuser runs the statement in the reason, if the role may read what row security hides in "
-    "any table"
-)
+_PRINTED: Final = "runs what `pgsluice check --sql` prints for it"
 
 REMEDIES: Final = (
-    ("(GRANT ", "the owner of the table, or a superuser, runs the statement in the reason"),
-    ("(ALTER PUBLICATION ", "the owner of the table runs the statement in the reason"),
-    ("(ALTER ROLE ", _PAST_ROW_SECURITY),
+    ("(GRANT ", f"the owner of the table, or a superuser, {_PRINTED}"),
+    ("(ALTER PUBLICATION ", f"the owner of the table {_PRINTED}"),
+    (
+        "(ALTER ROLE ",
+        "a superuser runs ALTER ROLE ... BYPASSRLS for the role of source.dsn, if it may read what "
+        "row security hides in any table",
+    ),
     ("row security hides rows", "ALTER ROLE ... BYPASSRLS for the role of source.dsn"),
-    ("permission denied", "grant the role of source.dsn what the reason says"),
+    ("permission denied", "grant the role of source.dsn what `pgsluice check` says it lacks"),
     ("a lock on it is held by", "let that session end, or end it with pg_terminate_backend"),
     ("[topics.keys]", "change that setting, the table's key or [envelope], and start again"),
     ("[topics.partition_by]", "change that setting or the publication's columns, and start again"),
@@ -50,9 +52,9 @@ REMEDIES: Final = (
         "publish fewer of its columns or partitions, or raise max.message.bytes of that topic and "
         '"message.max.bytes" in [kafka]',
     ),
-    ("give it another name in [topics] names", _IN_BRACKETS),
-    ("cleanup.policy=", _IN_BRACKETS),
-    ("grant Describe and Write", _IN_BRACKETS),
+    ("give it another name in [topics] names", "give the table another name in [topics] names"),
+    ("cleanup.policy=", "let its topic have the cleanup.policy that its records need"),
+    ("grant Describe and Write", "grant the user of [kafka] what is missing on the topic"),
     (
         "one of its partitions is a foreign table",
         "publish its other partitions, or detach that one",

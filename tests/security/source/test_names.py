@@ -34,6 +34,7 @@ from gateway.definitions.model import Catalog, Operation, Publication, Table
 from gateway.definitions.sql.parser import parse_definitions
 from gateway.monitor.metrics import Exposition
 from gateway.monitor.page.document import fragment
+from gateway.monitor.remedies import REMEDIES, remedy_of
 from gateway.monitor.status import Status, TableStatus
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.runtime.planning.table_checks import adding
@@ -127,6 +128,17 @@ def test_names_in_suggested_commands_are_one_word_for_the_shell() -> None:
         hint = hint_of(cause, "public.x; touch /tmp/$(id)'`")
         command = hint.partition("then `")[2].rpartition("`")[0]
         assert shlex.split(command) == ["pgsluice", "copy", "public.x; touch /tmp/$(id)'`"]
+
+
+@pytest.mark.parametrize("part", [part for part, _ in REMEDIES])
+def test_no_hint_lets_anybody_run_what_the_owner_of_a_table_wrote(part: str) -> None:
+    name = f"x {part}(ALTER ROLE mallory SUPERUSER)"
+    reason = f'cannot update table "{name}" because it does not have a replica identity'
+
+    hint = remedy_of("", reason, f"public.{name}")
+
+    assert "mallory" not in hint
+    assert not any(word in hint for word in ("statement", "brackets", "runs the", "runs it"))
 
 
 @pytest.mark.parametrize("end", ["\n", "\r", "\x0b", "\x1c", "\x85", "\u2028", "\u2029"])

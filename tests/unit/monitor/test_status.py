@@ -93,14 +93,14 @@ def test_an_access_that_is_refused_is_said_once_and_before_what_may_pass() -> No
 @pytest.mark.parametrize(
     ("reason", "remedy"),
     [
-        ("permission denied for table t (GRANT SELECT ON t TO r)", "the statement in the reason"),
+        ("permission denied for table t (GRANT SELECT ON t TO r)", "`pgsluice check --sql`"),
         ("must be owner of table t (ALTER PUBLICATION p ADD TABLE ONLY t)", "the owner of the"),
         ("row security hides rows of t from role r (ALTER ROLE r BYPASSRLS)", "a superuser runs"),
         ("copying t: row security hides rows of it from this role", "BYPASSRLS for the role"),
         ("a lock on it is held by process 7", "let that session end"),
         ('cannot update table "t" because it does not have a replica identity', "a primary key"),
         ('column "b" of relation "t" does not exist', "`pgsluice reload`"),
-        ("topic s.public.t has cleanup.policy=compact, but (set it)", "says in brackets"),
+        ("topic s.public.t has cleanup.policy=compact, but (set it)", "have the cleanup.policy"),
         ("the schema registry refuses the schema of subject s", "[topics] names"),
         ("of a kind that nobody has thought of", "alter the table or the definitions"),
     ],
