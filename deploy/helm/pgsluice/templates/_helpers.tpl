@@ -32,10 +32,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 
 {{/* A ConfigMap, and Helm's record of the release, are read by many who may not read a Secret. */}}
 {{- define "pgsluice.settings" -}}
-{{- range regexFindAll `(?m)^[^#\n]*?(sasl\.password|ssl\.key\.password|basic\.auth\.user\.info)"?[ \t]*=|://[^/@\s"':]*:[^/@\s"']+@` (.Values.settings | default "") 1 -}}
+{{- range regexFindAll `(?m)^[^#\n]*?(password|\.secret|\binfo|hash_key|ssl\.key\.pem)["']?[ \t]*=|://[^/@\s"':]*:[^/@\s"']+@` (.Values.settings | default "") 1 -}}
 {{- fail "the settings have a password, which would stand in a ConfigMap: take it from a Secret, by existingSecret (the connection string) or extraEnv (README.md)" -}}
 {{- end -}}
 {{- .Values.settings | default (.Files.Get "files/pgsluice.toml") -}}
+{{- end -}}
+
+{{/* Nobody uses such a CONNECTION; a statement that was written for a subscriber may have one. */}}
+{{- define "pgsluice.definitions" -}}
+{{- range regexFindAll `(?i)\bconnection\s+'[^']*(password\s*=|://[^/@\s':]*:[^/@\s']+@)` (.Values.definitions | default "") 1 -}}
+{{- fail "the definitions have a password in a CONNECTION, which would stand in a ConfigMap: write CONNECTION ''" -}}
+{{- end -}}
+{{- .Values.definitions | default (.Files.Get "files/replication.sql") -}}
 {{- end -}}
 
 {{/* What the gateway and `helm test` have in common. */}}

@@ -299,7 +299,16 @@ def test_texts_and_names_are_no_yaml(tmp_path: Path) -> None:
         ('[kafka]\n"sasl.password" = "x"\n', True),
         ('[registry]\n"basic.auth.user.info" = "a:b"\n', True),
         ('[source]\ndsn = "postgresql://u:secret@h/d"\n', True),
+        ('[source]\ndsn = "host=h user=u password = secret"\n', True),
+        ("[filters]\ndsn = 'host=h password=secret user=u'\n", True),
+        ('[kafka]\n"sasl.oauthbearer.client.secret" = "secret"\n', True),
+        ("[kafka]\nssl.keystore.password='secret'\n", True),
+        ('[kafka]\n"ssl.key.pem" = """\n-----BEGIN PRIVATE KEY-----\nsecret"""\n', True),
+        ('[columns]\nhash_key = "secret"\n', True),
+        ('[registry.basic.auth.user]\ninfo = "a:secret"\n', True),
         ('[source]\ndsn = "postgresql://u@h:5432/d"\n', False),
+        ('[source]\ndsn = "host=h user=u"\npassword_command = "token --secret=x"\n', False),
+        ('[kafka]\n"sasl.username" = "u"\n"ssl.key.location" = "/run/secrets/key"\n', False),
         ('[kafka]\n# "sasl.password" comes from a Secret\n', False),
     ],
 )
@@ -309,6 +318,30 @@ def test_a_password_in_the_settings_is_refused(
     (tmp_path / "pgsluice.toml").write_text(settings)
 
     done = template("--set-file", f"settings={tmp_path / 'pgsluice.toml'}")
+
+    assert (done.returncode != 0) == refused
+    assert ("have a password" in done.stderr) == refused
+    assert "secret" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("connection", "refused"),
+    [
+        ("host=h password=secret", True),
+        ("postgresql://u:secret@h/d", True),
+        ("host=h user=u", False),
+        ("", False),
+    ],
+)
+def test_a_password_in_the_definitions_is_refused(
+    tmp_path: Path, connection: str, refused: bool
+) -> None:
+    (tmp_path / "replication.sql").write_text(
+        f"CREATE PUBLICATION p FOR TABLE t WHERE (password = 'x');\n"
+        f"CREATE SUBSCRIPTION s Connection\n  '{connection}' PUBLICATION p;\n"
+    )
+
+    done = template("--set-file", f"definitions={tmp_path / 'replication.sql'}")
 
     assert (done.returncode != 0) == refused
     assert ("have a password" in done.stderr) == refused
