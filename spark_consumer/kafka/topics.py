@@ -83,15 +83,21 @@ class Topics:
         """See `TopicStates.describe`."""
         try:
             found = self._topic_ids(sorted(set(names)))
-            return self._with_offsets(found)
+            states = self._with_offsets(found)
         except KafkaException as error:
             raise self._failure(error.args[0]) from error
+        self._pop_refusal()  # it is not why a later request gets no answer
+        return states
+
+    def _pop_refusal(self) -> KafkaError | None:
+        while self._client.poll(0):  # calls back with errors
+            pass
+        refused, self._errors.error = self._errors.error, None
+        return refused
 
     def _failure(self, error: KafkaError) -> TransientConsumerError:
         # The request itself only times out: the client tries to log in until then.
-        while self._client.poll(0):
-            pass
-        refused, self._errors.error = self._errors.error, None
+        refused = self._pop_refusal()
         if refused is not None:
             return TransientConsumerError(
                 f"the Kafka broker refuses access: {refused.str()}",

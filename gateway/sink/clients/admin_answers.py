@@ -46,5 +46,7 @@ def answer(
         if passed_s >= timeout_s:
             raise TimeoutError
     answered = request.result()
-    errors.clear()  # a refusal from before is not why a later request gets no answer
+    # A refusal from before, called back by now, is not why a later request gets no answer.
+    admin.poll(0)
+    errors.clear()
     return answered

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from devkit.embedded.processes import free_port
+from schemas.settings.tables import ConsumerTable
 from spark_consumer.errors import FatalConsumerError
-from spark_consumer.kafka.topics import topic_failure
+from spark_consumer.kafka.topics import Topics, topic_failure
+from spark_consumer.settings import with_connections
 from spark_consumer.spark.failures import TableTransientError
 
 
@@ -32,3 +35,12 @@ def test_a_refusal_is_final_and_an_answer_that_is_missing_is_nobodys_fault() -> 
 
     assert isinstance(topic_failure("shop.public.orders", refused), FatalConsumerError)
     assert topic_failure("shop.public.orders", absent) is absent
+
+
+def test_a_refusal_from_before_an_answer_is_not_why_a_later_request_gets_none() -> None:
+    kafka = {"bootstrap.servers": f"127.0.0.1:{free_port()}"}
+    topics = Topics(with_connections(ConsumerTable(), kafka, {"url": "http://x"}))
+    topics._errors(KafkaError(KafkaError._AUTHENTICATION, "SASL authentication error"))
+
+    assert topics.describe([]) == {}
+    assert "does not answer" in str(topics._failure(KafkaError(KafkaError._TIMED_OUT)))
