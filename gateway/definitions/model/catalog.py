@@ -134,10 +134,11 @@ class Table:
         leaves: OIDs of all leaf partitions under a partitioned table, in no order.
         may_toast: Names of the columns whose values can be TOASTed.
         shape: Properties that no Relation message has; None if not read.
-        tree_digest: Digest of the partitions under a partitioned table that is another one once a
-            partition was detached and attached again; empty for other tables.
-        by_tree: OIDs of the leaves that no publication of the gateway's role names. PostgreSQL lets
-            their owners make them UNLOGGED, and LOGGED again.
+        tree_digest: Digest of the partitions under a partitioned table, and of its place or that of
+            a partition in trees around it, that is another one once one of them was detached and
+            attached again; empty for other tables.
+        by_tree: OIDs of these leaves, or of a partition itself, if no publication of the gateway's
+            role names them. PostgreSQL lets their owners make them UNLOGGED, and LOGGED again.
     """
 
     oid: int

@@ -29,10 +29,9 @@ def describe_inner(table: Table, names: Collection[str]) -> str:
     """Return a description of the columns `names` of a table, for `why_other`."""
     columns = [replace(column, missing=None) for column in table.columns if column.name in names]
     description: list[object] = [stored_columns(map(astuple, columns)), write_shape(table.shape)]
-    if table.ancestors or table.kind == "p":
-        description.append(list(table.ancestors))
-    if table.kind == "p":
-        description += [list(table.leaves), table.tree_digest, list(table.by_tree)]
+    if _is_of_tree(table):
+        description += [list(table.ancestors), list(table.leaves)]
+        description += [table.tree_digest, list(table.by_tree)]
     return json.dumps(description, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -60,10 +59,10 @@ def is_other_tree(text: str, table: Table) -> bool:
     """Whether a table had other partitions at the time of a `text` that `why_other` accepts.
 
     One that was detached and attached again, or made UNLOGGED and LOGGED again, is another one:
-    nobody may have seen its changes.
+    nobody may have seen its changes. The same holds for a table that is such a partition itself.
     """
     _, shape, *tree = json.loads(text)
-    if table.kind != "p":
+    if not _is_of_tree(table):
         return bool(tree[1:])
     try:
         _, leaves, digest, by_tree = tree
@@ -89,6 +88,10 @@ def has_other_partitions(before: Table, now: Table) -> bool:
     was, files = before.shape.files, now.shape.files
     suspects = {*before.by_tree, *now.by_tree} & was.keys() & files.keys()
     return any(was[oid] != files[oid] for oid in suspects)
+
+
+def _is_of_tree(table: Table) -> bool:
+    return table.kind == "p" or bool(table.ancestors)
 
 
 def as_tree_of(before: Table, now: Table) -> Table:

@@ -32,7 +32,20 @@ FIRST_NORMAL_OID: Final = 16384
 
 _DEFAULT_COLLATION: Final = 100
 
-_TABLES: Final = """
+# Where a table is in the trees around it: the transactions that have attached it and them.
+_PLACE: Final = """
+            SELECT pg_catalog.string_agg((
+                SELECT pg_catalog.concat_ws(',', m.inhrelid, m.inhparent, m.xmin)
+                FROM pg_catalog.pg_inherits AS m
+                WHERE m.inhrelid = a.relid AND NOT m.inhdetachpending), ';' ORDER BY a.nr)
+            FROM pg_catalog.pg_partition_ancestors(c.oid) WITH ORDINALITY AS a (relid, nr)"""
+_IS_NAMED: Final = """EXISTS (
+                SELECT FROM pg_catalog.pg_publication_rel AS r
+                JOIN pg_catalog.pg_publication AS p ON p.oid = r.prpubid
+                JOIN pg_catalog.pg_roles AS o ON o.oid = p.pubowner
+                WHERE r.prrelid = $oid AND o.rolname = current_user)"""
+_TABLES: Final = (
+    """
     SELECT c.oid, n.nspname, c.relname, c.relkind::pg_catalog.text,
         c.relreplident::pg_catalog.text,
         CASE WHEN c.relispartition THEN ARRAY(
@@ -43,25 +56,27 @@ _TABLES: Final = """
             $tree
             SELECT l.oid FROM tree AS t JOIN pg_catalog.pg_class AS l ON l.oid = t.oid
             WHERE l.relkind = 'r' AND l.relpersistence = 'p' ORDER BY l.oid) ELSE '{}' END,
-        CASE WHEN c.relkind = 'p' THEN (
+        CASE WHEN c.relkind = 'p' THEN pg_catalog.md5(pg_catalog.concat_ws('/', (
             $tree
-            SELECT pg_catalog.md5(pg_catalog.string_agg(
+            SELECT pg_catalog.string_agg(
                 pg_catalog.concat_ws(',', m.inhrelid, m.inhparent, m.xmin), ';'
-                ORDER BY m.inhrelid))
+                ORDER BY m.inhrelid)
             FROM tree AS t JOIN pg_catalog.pg_inherits AS m ON m.inhparent = t.oid
-            WHERE NOT m.inhdetachpending) END,
+            WHERE NOT m.inhdetachpending), ($place)))
+        WHEN c.relispartition THEN pg_catalog.md5(($place)) END,
         CASE WHEN c.relkind = 'p' THEN ARRAY(
             $tree
             SELECT l.oid FROM tree AS t JOIN pg_catalog.pg_class AS l ON l.oid = t.oid
-            WHERE l.relkind = 'r' AND NOT EXISTS (
-                SELECT FROM pg_catalog.pg_publication_rel AS r
-                JOIN pg_catalog.pg_publication AS p ON p.oid = r.prpubid
-                JOIN pg_catalog.pg_roles AS o ON o.oid = p.pubowner
-                WHERE r.prrelid = l.oid AND o.rolname = current_user)
-            ORDER BY l.oid) ELSE '{}' END
+            WHERE l.relkind = 'r' AND NOT $leaf_is_named
+            ORDER BY l.oid)
+        WHEN c.relispartition AND NOT $is_named THEN ARRAY[c.oid] ELSE '{}' END
     FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
     WHERE c.oid = ANY(%s) AND c.relkind IN ('r', 'p')
     ORDER BY n.nspname, c.relname""".replace("$tree", tree_of("c.oid"))
+    .replace("$place", _PLACE)
+    .replace("$leaf_is_named", _IS_NAMED.replace("$oid", "l.oid"))
+    .replace("$is_named", _IS_NAMED.replace("$oid", "c.oid"))
+)
 
 _PARENTS: Final = """
     SELECT i.inhrelid, i.inhparent, n.nspname || '.' || p.relname

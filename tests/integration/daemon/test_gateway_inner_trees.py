@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 import pytest
 
@@ -70,18 +70,18 @@ STEPS = (
 )
 
 
-def is_as_the_source(s: Scene) -> bool:
+def is_as_the_source(s: Scene, filters: Mapping[str, str] = FILTERS) -> bool:
     return all(
         s.rebuilt("orders", f"{s.slot}{name}")
         == s.source_rows(f"SELECT * FROM orders WHERE {where}")
-        for name, where in FILTERS.items()
+        for name, where in filters.items()
     )
 
 
-def is_settled(s: Scene) -> bool:
+def is_settled(s: Scene, filters: Iterable[str] = FILTERS) -> bool:
     return all(
         (found := list(cuts(s.markers(f"{s.slot}{name}"), [], "", "orders"))) and found[-1].complete
-        for name in FILTERS
+        for name in filters
     )
 
 

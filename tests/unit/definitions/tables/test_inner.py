@@ -52,6 +52,38 @@ def test_a_leaf_with_another_file_makes_another_tree_unless_a_publication_names_
     assert not is_other_tree(describe_inner(as_tree_of(before, now), ["a"]), now)
 
 
+def partition(*, file: int = 30, by_tree: tuple[int, ...] = (FOREIGN,), digest: str = "x") -> Table:
+    """A leaf that a sub-select names itself."""
+    return replace(
+        TABLE,
+        oid=FOREIGN,
+        ancestors=(1,),
+        tree_digest=digest,
+        by_tree=by_tree,
+        shape=Shape({FOREIGN: file}, {}, {}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "is_other"),
+    [
+        (partition(), partition(), False),
+        (partition(), partition(file=31), True),
+        (partition(by_tree=()), partition(by_tree=(), file=31), False),
+        (partition(), partition(digest="y"), True),
+    ],
+)
+def test_a_partition_that_is_read_by_its_own_name_is_another_one_likewise(
+    before: Table, now: Table, is_other: bool
+) -> None:
+    text = describe_inner(before, ["a"])
+
+    assert why_other(text, now, ["a"]) is None
+    assert has_other_partitions(before, now) == is_other == is_other_tree(text, now)
+    assert not is_other_tree(describe_inner(as_tree_of(before, now), ["a"]), now)
+    assert is_other_tree(json.dumps(json.loads(text)[:3]), now), "by another version"
+
+
 @pytest.mark.parametrize("rest", [[], [[NAMED, FOREIGN], "x"], [1, "x", []], [[NAMED], "x", [[]]]])
 def test_a_description_by_another_version_is_one_of_another_tree(rest: list[object]) -> None:
     columns, shape, ancestors, *_ = json.loads(describe_inner(tree(), ["a"]))
