@@ -36,7 +36,7 @@ from gateway.subselects.sets.network import SetNetwork
 from gateway.subselects.sets.records import StoredSet, removed
 from gateway.subselects.sets.set_selection import SetSelection
 from gateway.subselects.sets.unread import UnreadSets
-from gateway.subselects.sets.value_set import MakeEntries, ValueSet, in_memory
+from gateway.subselects.sets.value_set import MakeEntries, SetBrokenError, ValueSet, in_memory
 
 __all__ = ["About", "FollowedTransaction", "Following", "OuterTable"]
 
@@ -255,7 +255,8 @@ class Following:
     ) -> Iterator[None]:
         """Place a read of a table for its sets that are not built, or stale, as `SetBuilder` says.
 
-        `finish_table` follows.
+        `finish_table` follows; not if the read does not agree with the changes since: the table
+        awaits another one then, and all is as before.
 
         Yields:
             Now and then; nothing else may happen to the sets until it is exhausted.
@@ -269,9 +270,12 @@ class Following:
                     count(entry)
             if number % step == 0:
                 yield
-        for builder in builders.values():
-            if isinstance(builder, SetReread):
+        try:
+            for builder in builders.values():
                 yield from builder.compare()
+        except SetBrokenError:
+            # Its owner can have changed it meanwhile so that the stream has not all of it.
+            self.note_stale(oid)
 
     def may_place(self, oid: int, snapshot: Snapshot) -> bool:
         """Whether it is known of all noted changes of a table if `snapshot` sees them.
@@ -334,6 +338,17 @@ class Following:
     def all_sets_of(self, oid: int) -> list[ValueSet]:
         """Return the sets of an inner table."""
         return self._sets_of.get(oid, [])
+
+    def disagreeing(self, deltas: Mapping[Subselect, SetDelta]) -> set[int]:
+        """Return the OIDs of inner tables of which a transaction removes what their sets lack.
+
+        Not all changes of such a table were in the stream: it was detached or UNLOGGED for a while.
+        """
+        return {
+            each.table_oid
+            for each, delta in deltas.items()
+            if not self._unread.has(each) and not self.sets[each].agrees(delta)
+        }
 
     def apply(self, xid: int, deltas: Mapping[Subselect, SetDelta]) -> dict[Subselect, SetChange]:
         """Apply what a transaction did to the sets; return what has changed in them."""
@@ -425,7 +440,8 @@ class FollowedTransaction:
 
     def apply(self) -> None:
         """Change the sets, after all changes of inner tables and before those of outer ones."""
-        for oid in sorted(self._stale):
+        # The table of a set that is wrong is read once more: an error would end the stream for all.
+        for oid in sorted(self._stale | self._following.disagreeing(self._deltas)):
             self._following.note_stale(oid)
         for oid, why in sorted(self._unknown.items()):
             self._following.note_unknown(self._xid, oid, why)

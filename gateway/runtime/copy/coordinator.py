@@ -286,6 +286,10 @@ class TableCopier:
         views = (inner.views.of(row_of(row)) for row in chunk.rows)
         for _ in self._followed.following.place_table(inner.table.oid, chunk.snapshot, views):
             yield []
+        if self._followed.following.unread.awaits(inner.table.oid):
+            event(_LOG, logging.WARNING, "sets of sub-selects read again", relation=inner.table)
+            self._sets.placed()  # the next copier's thread reads it
+            return
         with self._routes.by_oid.answering():
             self._followed.following.finish_table(inner.table.oid)
         self._note_sets()

@@ -91,6 +91,16 @@ class SetBuilder:
 
         return count
 
+    def compare(self) -> Iterator[None]:
+        """Compare what was read with the changes that it has not seen; exhaust it.
+
+        Raises:
+            SetBrokenError: they do not agree.
+        """
+        yield from ()
+        if not self._missed.is_truncated and not self._target.agrees(self._missed):
+            raise SetBrokenError(self._target.subselect)
+
     def finish(self) -> None:
         """End with the changes that the read has not seen."""
         self._target.fill(self._missed.counts.items())
@@ -138,11 +148,7 @@ class SetReread(SetBuilder):
         return count
 
     def compare(self) -> Iterator[None]:
-        """Find `delta`; exhaust it.
-
-        Raises:
-            SetBrokenError: what was read does not agree with the changes since.
-        """
+        """Find `delta`, too."""
         found, entries = self._found, self._target.entries
         for entry, by in self._missed.counts.items():
             if (count := found.get(entry) + by) < 0:

@@ -58,6 +58,10 @@ class UnreadSets:
         found = self._builders.items()
         return {each: None for each, b in found if isinstance(b, SetReread)}.keys()
 
+    def has(self, subselect: Subselect) -> bool:
+        """Whether the table of a set is to be read."""
+        return subselect in self._builders
+
     def is_stale(self, subselect: Subselect) -> bool:
         """Whether a set is one of those."""
         return isinstance(self._builders.get(subselect), SetReread)

@@ -112,6 +112,11 @@ class ValueSet:
         """Remove everything."""
         self._clear()
 
+    def agrees(self, delta: SetDelta) -> bool:
+        """Whether all entries are there that a transaction removes."""
+        there = (lambda entry: 0) if delta.is_truncated else self.entries.get
+        return all(by > 0 or there(entry) + by >= 0 for entry, by in delta.counts.items())
+
     def recount(self) -> None:
         """Find the members again, with what nested sets have now."""
         if self._members is not None:

@@ -234,6 +234,52 @@ def test_too_many_differences_replace_the_set_and_copy_the_table(
     assert {value for (value,) in again.sets[TENANT].values()} == {b"4", b"5", b"6", b"7", b"8"}
 
 
+def removed(found: Following, number: bytes, *, xid: int) -> None:
+    """Let a transaction remove a row."""
+    transaction = found.begin(xid)
+    transaction.inner(CUSTOMERS.oid, CUSTOMER_VIEWS.of(customer(number)), None)
+    transaction.apply()
+    transaction.end()
+
+
+def test_a_set_that_lacks_what_a_transaction_removes_is_stale() -> None:
+    found, parts = built()
+    removed(found, b"9", xid=120)  # of a row that came while its partition was UNLOGGED
+
+    moves = found.moves[ORDERS.oid]
+    assert found.unread.awaits(CUSTOMERS.oid)
+    assert list(moves.unsettled_subscriptions()) == ["s"]
+    assert moves.whole == set(), "no table is copied again"
+    assert following(kept(found, parts)).unread.tables == {CUSTOMERS.oid}, "also after a kill"
+    found.unread.begin_reads()
+    seeing = Snapshot(121, 121, frozenset())
+    assert not list(found.place_table(CUSTOMERS.oid, seeing, [CUSTOMER_VIEWS.of(customer(b"1"))]))
+    found.finish_table(CUSTOMERS.oid)
+    request = moves.request()
+    assert request is not None
+    assert {*request.values} == {(b"%d" % number,) for number in (0, 2, 3, 4)}
+
+
+@pytest.mark.parametrize("stale", [True, False], ids=["stale", "not_built"])
+def test_a_read_that_lacks_what_a_later_transaction_removes_is_made_again(stale: bool) -> None:
+    found = built()[0] if stale else following({})
+    if stale:
+        found.note_stale(CUSTOMERS.oid)
+    found.unread.begin_reads()
+    removed(found, b"9", xid=120)
+    read = [CUSTOMER_VIEWS.of(customer(b"3"))]
+
+    assert not list(found.place_table(CUSTOMERS.oid, SEES_ALL, read))
+    assert found.unread.awaits(CUSTOMERS.oid)
+    assert found.unread.begin_reads() == {CUSTOMERS.oid}
+    assert found.is_built(FORMULA) == stale, "rows are judged by the set as it was"
+    seeing = Snapshot(121, 121, frozenset())
+    assert not list(found.place_table(CUSTOMERS.oid, seeing, read))
+    assert not found.unread.awaits(CUSTOMERS.oid)
+    found.finish_table(CUSTOMERS.oid)
+    assert [*found.sets[TENANT].values()] == [(b"3",)]
+
+
 def test_changes_that_cannot_be_read_have_to_be_seen_by_the_read() -> None:
     found = following({})
     transaction = found.begin(120)
