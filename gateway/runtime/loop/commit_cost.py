@@ -9,6 +9,11 @@ visible yet.
 Rows of copies and live changes share a Kafka transaction, and a change waits for the one on its way
 and then for its own. The number of copied rows in a commit follows from the duration of the commits
 before.
+
+A broker ends a Kafka transaction after it has answered the commit, and refuses the next one until
+then; librdkafka asks again after 20 ms. Changes that come meanwhile wait for that, and make the
+commit after it follow at once, so that one refusal leads to others. Small commits therefore keep a
+pause between them, which follows from how many were refused (decision 122).
 """
 
 from __future__ import annotations
@@ -71,6 +76,12 @@ class CommitCost:
         mixed_s: Target duration of a commit that mixes copied rows with live changes, in seconds.
         least_copied: Number of copied rows that such a commit may have, however long it takes.
         quiet_s: Time without a transaction after which none is expected, in seconds.
+        small_records: Most records of a commit whose duration says whether it was refused.
+        refusal_s: Time by which a refused commit is longer than the quickest ones, in seconds; less
+            than what librdkafka waits, as the quickest ones are not the usual ones.
+        pause_step_s: Time that a refused commit adds to the pause, in seconds.
+        pause_kept: Share of the pause that one that was not refused leaves.
+        longest_pause_s: Longest pause after a commit, in seconds.
     """
 
     partition_records: int = 200
@@ -83,6 +94,11 @@ class CommitCost:
     mixed_s: float = 0.045
     least_copied: int = 2_000
     quiet_s: float = 1.0
+    small_records: int = 1_000
+    refusal_s: float = 0.015
+    pause_step_s: float = 0.002
+    pause_kept: float = 0.995
+    longest_pause_s: float = 0.010
 
     def worth_commit(self, partitions: int) -> int:
         """Return the number of records that are worth a commit to `partitions` partitions."""
@@ -172,6 +188,18 @@ class CommitCost:
         learnt = before + (wanted - before) / (2 if wanted < before else 8)
         return int(min(max(self.least_copied, learnt), most))
 
+    def pause_s(self, before: float, duration_s: float, quickest_s: float) -> float:
+        """Return how long the next small batch waits after a commit, in seconds.
+
+        Args:
+            before: Last result of this function; 0 at first.
+            duration_s: Duration of the last small commit, in seconds.
+            quickest_s: Duration of the quickest of the small commits lately, in seconds.
+        """
+        if duration_s < quickest_s + self.refusal_s:
+            return before * self.pause_kept
+        return min(before + self.pause_step_s, self.longest_pause_s)
+
 
 MEASURED: Final = CommitCost()
-"""Costs as measured with one broker (decisions 19 and 44)."""
+"""Costs as measured with one broker (decisions 19, 44 and 122)."""

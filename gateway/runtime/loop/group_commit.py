@@ -144,6 +144,9 @@ class GroupCommit:
         self._mixed_records = MEASURED.least_copied
         self._began_at = -MEASURED.quiet_s
         self._handed_over = 0.0, 0  # when, and how much of it is of copies
+        self._quickest_s = float("inf")  # of the small commits lately
+        self._pause_s = 0.0
+        self._resume_at = -MEASURED.quiet_s
         self._progress = ProgressMarkers(subscriptions, limits.progress_interval_s, clock)
 
     def go_on_from(self, watermark: Watermark) -> None:
@@ -266,6 +269,8 @@ class GroupCommit:
 
     def next_batch(self, turn: Turn) -> Batch | None:
         """Return the batch to give to the sink, which is free, or None."""
+        if self._clock() < self._resume_at and not (self.is_full or turn.hurry):
+            return None
         batch, transaction = self._batch, self._open
         handover = MEASURED.decide(
             self._gathered(turn.waiting),
@@ -335,15 +340,24 @@ class GroupCommit:
 
     def collected(self, batch: Batch) -> bool:
         """Note that the sink has finished `batch`; return whether a watermark is committed."""
-        since, copied = self._handed_over
+        (since, copied), now = self._handed_over, self._clock()
         self._mixed_records = MEASURED.mixed_records(
-            self._mixed_records, copied, self._clock() - since, self._usual
+            self._mixed_records, copied, now - since, self._usual
         )
         if batch.watermark is None:
             return False
+        if not self._committing.pieces and 0 < len(batch.records) <= MEASURED.small_records:
+            self._learn_pause(now - since)
+        self._resume_at = now + self._pause_s
         self._committing = _KafkaTransaction()
         self.durable = batch.watermark
         return True
+
+    def _learn_pause(self, duration_s: float) -> None:
+        # A broker that has become slower counts as such after a hundred commits.
+        longer_s = duration_s - self._quickest_s
+        self._quickest_s = min(duration_s, self._quickest_s + max(0.0, longer_s) / 100)
+        self._pause_s = MEASURED.pause_s(self._pause_s, duration_s, self._quickest_s)
 
     def explained(self, error: KafkaTransactionTimeout) -> KafkaTransactionTimeout:
         """Return `error` with the largest source transaction that did not fit, if there is one."""
@@ -376,4 +390,7 @@ class GroupCommit:
             due.append(
                 MEASURED.due_at(gathered, self._clock(), max_age_s=max_age_s, waiting=turn.waiting)
             )
-        return [at for at in due if at is not None]
+        resume_at = -1.0 if self.is_full or turn.hurry else self._resume_at
+        if not self.is_empty and self._clock() < resume_at:
+            due.append(resume_at)
+        return [max(at, resume_at) for at in due if at is not None]

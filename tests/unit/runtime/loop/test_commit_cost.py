@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gateway.runtime.loop.commit_cost import MEASURED, CommitCost, Gathered, Handover
+from tests.support.run.seeds import SEED
 
 DOCS = Path(__file__).resolve().parents[4] / "docs"
 WAIT, PIECE, MANY, COMMIT = Handover
@@ -145,12 +147,55 @@ def test_copied_rows_settle_where_their_commit_takes_as_long_as_is_aimed_at(rate
 
 
 @pytest.mark.parametrize(
+    ("before", "took_s", "expected"),
+    [
+        pytest.param(0.0, 0.006, 0.0, id="as quick as the others"),
+        pytest.param(0.0, 0.019, 0.0, id="slower, and not refused"),
+        pytest.param(0.0, 0.020, 0.002, id="refused: a step"),
+        pytest.param(0.002, 0.300, 0.004, id="once more, whatever it took"),
+        pytest.param(0.009, 0.020, 0.010, id="never longer than the longest"),
+        pytest.param(0.010, 0.006, 0.00995, id="not refused: half a percent less"),
+    ],
+)
+def test_how_long_small_commits_pause(before: float, took_s: float, expected: float) -> None:
+    found = MEASURED.pause_s(before, took_s, quickest_s=0.005)
+
+    assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("ends_after_s", [0.003, 0.006, 0.009])
+def test_the_pause_settles_where_few_commits_are_refused(ends_after_s: float) -> None:
+    chance = random.Random(SEED)
+    pause_s, refused = 0.0, 0
+    for number in range(2_000):
+        # The broker ends a Kafka transaction some time after its commit, which varies.
+        is_refused = pause_s < ends_after_s * chance.uniform(0.5, 1.0)
+        pause_s = MEASURED.pause_s(pause_s, 0.025 if is_refused else 0.005, quickest_s=0.005)
+        refused += is_refused and number >= 100
+
+    assert refused / 1_900 < 0.04
+    assert pause_s < ends_after_s + 2 * MEASURED.pause_step_s
+
+
+@pytest.mark.parametrize(
     ("page", "sentence", "numbers"),
     [
         (
             "decisions/0019*.md",
             r"lately sent in ([\d,]+) ms,\s+no fewer than ([\d,]+)",
             [round(MEASURED.mixed_s * 1000), MEASURED.least_copied],
+        ),
+        (
+            "decisions/0122*.md",
+            r"([\d,]+) ms longer .* adds ([\d,]+) ms .*at most ([\d,]+)",
+            [
+                round(1000 * seconds)
+                for seconds in (
+                    MEASURED.refusal_s,
+                    MEASURED.pause_step_s,
+                    MEASURED.longest_pause_s,
+                )
+            ],
         ),
         (
             "decisions/0044*.md",

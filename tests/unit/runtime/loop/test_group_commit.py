@@ -8,6 +8,7 @@ from gateway.config import LimitsTable
 from gateway.core.lsn import Lsn
 from gateway.core.records import RESENDABLE, Batch, Record
 from gateway.core.watermark import Watermark
+from gateway.runtime.loop.commit_cost import MEASURED
 from gateway.runtime.loop.group_commit import GroupCommit, Turn
 from tests.support.gateway.fakes import ManualClock
 
@@ -119,3 +120,62 @@ def test_rows_of_copies_are_as_many_as_can_be_sent_again_for_any_number_of_topic
 
     pieces = RESENDABLE - 1
     assert scene.handed_over == [(1_000, False, True)] * pieces + [(1_000, True, True)]
+
+
+def commit(scene: Scene, duration_s: float, size: int = 1) -> None:
+    """Route some records, and let the sink take some time over them."""
+    scene.commits.add(records(size, topics=1))
+    batch = scene.commits.next_batch(scene.turn(idle=True, waiting=False))
+    assert batch is not None and batch.watermark is not None
+    scene.clock.advance(duration_s)
+    assert scene.commits.collected(batch)
+
+
+def test_small_commits_keep_a_pause_if_the_last_ones_were_refused(scene: Scene) -> None:
+    commit(scene, 0.005)
+    commit(scene, 0.025)
+    resume_at = scene.clock.now + MEASURED.pause_step_s
+    idle = scene.turn(idle=True, waiting=False)
+
+    scene.commits.add(records(1, topics=1))
+
+    assert scene.commits.next_batch(idle) is None
+    assert min(scene.due_at(waiting=False)) == resume_at, "nobody asks before that in vain"
+    scene.commits.add(records(2, topics=1))
+    scene.clock.advance(MEASURED.pause_step_s)
+    batch = scene.commits.next_batch(idle)
+    assert batch is not None and len(batch.records) == 3, "what has come meanwhile goes with it"
+
+
+def test_nothing_waits_for_the_pause_but_a_small_batch(scene: Scene) -> None:
+    for duration_s in (0.005, 0.025):
+        commit(scene, duration_s)
+    scene.commits.add(records(1_000, topics=1))
+
+    full = scene.commits.next_batch(scene.turn(waiting=True))
+    assert full is not None and len(full.records) == 1_000
+    scene.commits.collected(full)
+
+    position = scene.commits.routed_lsn
+    scene.commits.add(records(1, topics=1))
+    last = scene.commits.next_batch(Turn(position, position, idle=True, hurry=True))
+    assert last is not None, "a gateway that ends does not wait"
+
+
+def test_large_commits_say_nothing_about_the_pause(scene: Scene) -> None:
+    commit(scene, 0.005)
+    commit(scene, 0.100, size=1_001)
+    scene.commits.add(records(1, topics=1))
+
+    assert scene.commits.next_batch(scene.turn(idle=True, waiting=False)) is not None
+
+
+def test_a_broker_that_becomes_slower_is_not_taken_for_one_that_refuses(scene: Scene) -> None:
+    commit(scene, 0.005)
+    for _ in range(2_000):
+        commit(scene, 0.040)
+        scene.clock.advance(MEASURED.longest_pause_s)
+    scene.commits.add(records(1, topics=1))
+
+    scene.clock.advance(MEASURED.longest_pause_s / 100)
+    assert scene.commits.next_batch(scene.turn(idle=True, waiting=False)) is not None
