@@ -343,16 +343,18 @@ class TransactionalSink(Closing):
         # Topic by topic, in order within each: with many topics, librdkafka would otherwise send
         # small batches, each of which costs the broker as much as a full one.
         records = sorted(batch.records, key=topic_of)
-        transactions.produce(records, self._ledger.enter(records))
-        fail_point("sink.produced")
+        reported = self._ledger.enter(records)
         if batch.watermark is not None:
-            # Before the flush, so that Kafka adds all partitions to the transaction at once.
-            transactions.produce(
-                self._progress.encode(batch.watermark, batch.done_requests, batch.parts)
-            )
+            # Encoded before the first record is handed over: a millisecond after that librdkafka
+            # asks Kafka to add the partitions to the transaction, and again for later ones.
+            records += self._progress.encode(batch.watermark, batch.done_requests, batch.parts)
             if batch.cut is not None:
                 self._marker_topics = {feed.markers for feed in batch.cut.feeds}
-                transactions.produce(self._ledger.idle(batch.cut))
+                records += self._ledger.idle(batch.cut)
+        transactions.produce(records, reported)
+        fail_point("sink.produced")
+        if batch.watermark is not None:
+            if batch.cut is not None:
                 self._mark(batch.cut)
             fail_point("sink.before_commit")
             transactions.commit()
