@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Mapping
 from datetime import UTC
 from typing import Any, Final
 
+from gateway.core.lsn import format_lsn, parse_lsn
 from gateway.sink.reading.topic_reader import Followed
 
 __all__ = ["change_line", "change_object"]
@@ -23,7 +25,7 @@ _VERBS: Final = {"c": "INSERT", "u": "UPDATE", "d": "DELETE", "r": "COPY"}
 def change_line(record: Followed) -> str | None:
     """Describe a record in one line; None if the record before or after describes the change.
 
-    ``2026-03-01 10:00:00.123Z  0000000A/16B3748  745  nsw.public.orders  INSERT id=3``
+    ``2026-03-01 10:00:00.123Z  A/16B3748  745  nsw.public.orders  INSERT id=3``
     """
     value = record.value
     if value is None or record.headers.get("rekey") == "old":
@@ -37,7 +39,7 @@ def change_line(record: Followed) -> str | None:
     else:
         return None  # a marker, or a record of another writer
     time = record.time.astimezone(UTC).isoformat(" ", "milliseconds").replace("+00:00", "Z")
-    lsn, xid = record.headers.get("lsn", ""), record.headers.get("xid", "-")
+    lsn, xid = _lsn(record.headers.get("lsn")) or "", record.headers.get("xid", "-")
     return f"{time}  {lsn}  {xid}  {record.topic}  {did}"
 
 
@@ -62,8 +64,8 @@ def change_object(record: Followed) -> str | None:
         return None
     found = {
         "time": record.time.astimezone(UTC).isoformat("T", "microseconds").replace("+00:00", "Z"),
-        "lsn": headers.get("lsn"),
-        "commit_lsn": headers.get("commit_lsn"),
+        "lsn": _lsn(headers.get("lsn")),
+        "commit_lsn": _lsn(headers.get("commit_lsn")),
         "xid": _number(headers.get("xid")),
         "seq": _number(headers.get("seq")),
         "topic": record.topic,
@@ -76,6 +78,15 @@ def change_object(record: Followed) -> str | None:
         "unchanged": unchanged,
     }
     return json.dumps(_plain(found), ensure_ascii=False)
+
+
+def _lsn(text: str | None) -> str | None:
+    """Return an LSN as PostgreSQL prints it; headers pad it, another writer's have anything."""
+    if text is None:
+        return None
+    with contextlib.suppress(ValueError):
+        return format_lsn(parse_lsn(text))
+    return text
 
 
 def _number(text: str | None) -> int | None:

@@ -45,7 +45,7 @@ def line(
     }
     headers = {"lsn": "00000001/0000002A"} | ({} if rekey is None else {"rekey": rekey})
     found = change_line(Followed("nsw.public.t", value, headers, TIME))
-    begin = "2026-03-01 10:00:00.123Z  00000001/0000002A  -  nsw.public.t  "
+    begin = "2026-03-01 10:00:00.123Z  1/2A  -  nsw.public.t  "
     return None if found is None else found.removeprefix(begin)
 
 
@@ -106,8 +106,8 @@ def test_a_change_is_one_json_object_with_the_values_of_the_topic() -> None:
     assert found is not None and "\n" not in found
     assert json.loads(found) == {
         "time": "2026-03-01T10:00:00.123456Z",
-        "lsn": "00000001/0000002A",
-        "commit_lsn": "00000001/0000003B",
+        "lsn": "1/2A",
+        "commit_lsn": "1/3B",
         "xid": 745,
         "seq": 2,
         "topic": "nsw.public.t",
@@ -119,6 +119,17 @@ def test_a_change_is_one_json_object_with_the_values_of_the_topic() -> None:
         "after": {"a": 1, "d": "1.50", "b": "\\x00ff", "f": "NaN", "c": "\u202e"},
         "unchanged": ["c"],
     }
+
+
+def test_a_position_that_no_gateway_has_written_is_shown_as_it_is() -> None:
+    value = {"__op": "c", "__lsn": 1, "__deleted": "false", "n": 1}
+    record = Followed("nsw.public.t", value, {"lsn": "soon"}, TIME)
+
+    line, found = change_line(record), change_object(record)
+
+    assert line == "2026-03-01 10:00:00.123Z  soon  -  nsw.public.t  INSERT n=1"
+    assert found is not None
+    assert [json.loads(found)[name] for name in ("lsn", "commit_lsn")] == ["soon", None]
 
 
 @pytest.mark.parametrize(
