@@ -30,6 +30,17 @@ INSERT INTO cities VALUES (1, 'FR'), (2, NULL);
 INSERT INTO customers VALUES (1, 1, 1), (2, 2, 2), (3, 1, 2);
 INSERT INTO orders VALUES (1, 1, ''), (2, 2, ''), (3, 3, ''), (4, 9, '');
 """
+PEOPLE = """
+CREATE TABLE people (id int NOT NULL, tenant int, area text) PARTITION BY LIST (area);
+CREATE TABLE eu PARTITION OF people FOR VALUES IN ('eu');
+CREATE TABLE us PARTITION OF people FOR VALUES IN ('us');
+CREATE TABLE asia (area text, tenant int, id int NOT NULL);
+ALTER TABLE eu REPLICA IDENTITY FULL;
+ALTER TABLE us REPLICA IDENTITY FULL;
+ALTER TABLE asia REPLICA IDENTITY FULL;
+INSERT INTO people VALUES (1, 1, 'eu'), (2, 2, 'us');
+INSERT INTO asia VALUES ('asia', 1, 3);
+"""
 TENANT = "customer IN (SELECT id FROM customers WHERE tenant = 1)"
 FRENCH = (
     "customer IN (SELECT id FROM customers WHERE city IN"
@@ -73,6 +84,34 @@ def test_commands_show_what_each_subselect_says(scene: MakeScene, database: Data
         in other.out
     )
     assert read_by_verify(s) == {s.slot: {b"1"}, f"{s.slot}_not": {b"1", b"2"}}
+
+
+def test_commands_show_what_a_partitioned_table_says(scene: MakeScene, database: Database) -> None:
+    where = "customer IN (SELECT id FROM people WHERE tenant = 1)"
+    with database.connect() as connection:
+        connection.execute(f"{TABLES} {PEOPLE}".encode())
+        s = scene(
+            f"CREATE PUBLICATION p FOR TABLE orders WHERE ({where});"
+            "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+        )
+        checked = s.cli("check")
+        shown = [s.cli("explain", "orders", str(n)).out for n in (1, 2, 3)]
+        read = read_by_verify(s)
+        connection.execute("ALTER TABLE people ATTACH PARTITION asia FOR VALUES IN ('asia')")
+        attached, read_since = s.cli("explain", "orders", "3").out, read_by_verify(s)
+
+    assert checked.code == 0, checked.out
+    assert (
+        f"table public.orders of subscription {s.slot}: its rows are selected by public.people, "
+        "and move when that changes" in checked.out
+    )
+    part = "(customer IN (SELECT id FROM public.people WHERE ((tenant = 1))))"
+    for number, out in enumerate(shown, 1):
+        assert f"{part} is {'true' if number == 1 else 'false'}" in out, out
+        assert "the row enters or leaves when public.people changes" in out, out
+    assert f"{part} is true" in attached
+    assert read == {s.slot: {b"1"}}
+    assert read_since == {s.slot: {b"1", b"3"}}
 
 
 def read_by_verify(s: Scene) -> dict[str, set[bytes | None]]:

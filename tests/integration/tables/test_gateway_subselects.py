@@ -379,3 +379,47 @@ def test_a_prepared_alteration_of_an_inner_table_holds_nothing_until_it_is_commi
         assert gateway.terminate() == 0, gateway.log()
         s.run_to(current_lsn(connection))
         assert are_of_tenant()
+
+
+def test_an_inner_table_that_is_held_in_its_own_subscription_still_selects_rows(
+    scene: MakeScene, database: Database
+) -> None:
+    def follows() -> bool:
+        return s.rebuilt("orders") == s.source_rows(f"SELECT * FROM orders WHERE {TENANT}")
+
+    with database.connect() as connection:
+        connection.execute(TABLES.encode())
+        s = scene(
+            f"CREATE PUBLICATION p FOR TABLE orders WHERE ({TENANT});"
+            "CREATE PUBLICATION q FOR TABLE customers WHERE (city < 3);"
+            "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+            "CREATE SUBSCRIPTION {s}_inner CONNECTION '' PUBLICATION q;",
+            definitions={"watch_interval_s": 0.2},
+        )
+        gateway = s.project.start()
+        gateway.wait_until_copied()
+        inner = "public.customers: held"
+        connection.execute("ALTER TABLE customers DROP COLUMN city")
+        connection.execute("UPDATE customers SET tenant = 1 WHERE id IN (3, 8)")
+        wait_until(lambda: inner in s.cli("status").out, 60, "customers to be held")
+        connection.execute("UPDATE customers SET tenant = 2 WHERE id = 6")
+        connection.execute("UPDATE orders SET customer = 3 WHERE id % 25 = 24")
+        wait_until(follows, 60, "orders to follow customers that are held")
+        gateway.kill()
+        connection.execute("UPDATE customers SET tenant = 1 WHERE id = 9")
+        gateway = s.project.start()
+        wait_until(follows, 60, "orders to follow them after a start")
+        shown = s.cli("status").out
+        assert inner in shown and "public.orders: held" not in shown, shown
+
+        connection.execute("ALTER TABLE customers ADD COLUMN city int NOT NULL DEFAULT 1")
+        connection.execute("UPDATE customers SET city = 5, tenant = 1 WHERE id % 4 = 0")
+        wait_until(lambda: "held" not in s.cli("status").out, 60, "customers to be copied again")
+        gateway.wait_until_copied()
+        assert gateway.terminate() == 0, gateway.log()
+        s.run_to(current_lsn(connection))
+        assert follows()
+        few = s.source_rows("SELECT * FROM customers WHERE city < 3")
+        assert s.rebuilt("customers", f"{s.slot}_inner") == few
+        assert_exactly_once(s, ["orders"])
+        assert_exactly_once(s, ["customers"], f"{s.slot}_inner")
