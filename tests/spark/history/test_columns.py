@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from spark_consumer.formats.iceberg.format import IcebergFormat
 from spark_consumer.formats.protocol import TableFormat
 from spark_consumer.history import applier
 from tests.support.spark.memory_format import MemoryFormat, MemoryTable
-from tests.support.spark.records import Col, StaticSchemas
+from tests.support.spark.records import Col, StaticSchemas, VariantSchemas
 from tests.support.spark.versioned import COMMIT, DatedTopic, Versioned, as_of
 
 if TYPE_CHECKING:
@@ -78,6 +79,50 @@ def test_columns_that_went_changed_their_type_or_their_name_keep_the_old_values(
     with pytest.raises(TableError, match=r"a column is called '_TO_LSN', as one of a history's"):
         history.follow()
     assert len(history.versions()) == len(versions)
+
+
+def test_a_history_for_the_widest_readers_gets_a_variant_column_of_a_table_that_has_none(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = DatedTopic(StaticSchemas(), "s.public.t", [ID, A], ["id"])
+    copy(topic, 100, {"id": 1, "a": 10}, {"id": 2, "a": 20})
+    history = Versioned(spark, tmp_path, topic, IcebergFormat("widest"))
+    begun = history.begin(len(topic.records)).commit.position.end_lsn
+    topic.change("d", 150, 1, before={"id": 2})
+    history.follow()
+    assert format_version(history) == 2
+
+    history.tables = IcebergFormat()
+    other = VariantSchemas()
+    other._schemas = topic.registry._schemas
+    topic.registry = other
+    topic.columns = [ID, A, Col("late", "string", "jsonb", None, 5, '{"k": 1.50}')]
+    topic.change("u", 200, 1, after={"id": 1, "a": 11, "late": "[]"})
+    topic.change("c", 300, 1, after={"id": 3, "a": 30, "late": None})
+    history.follow()
+
+    assert format_version(history) == 3
+    rows = history.history().rows()
+    assert dict(rows.dtypes)["late"] == "variant"
+    found = rows.selectExpr("id", "to_json(late)", "_from_lsn", "_to_lsn", "_to_op").collect()
+    default = '{"k":1.5}'
+    assert sorted(map(tuple, found), key=repr) == [
+        (1, "[]", 200 + COMMIT, None, None),
+        (1, default, begun, 200 + COMMIT, "u"),
+        (2, default, begun, 150 + COMMIT, "d"),
+        (3, None, 300 + COMMIT, None, None),
+    ]
+
+
+def format_version(history: Versioned) -> int:
+    """The version of Iceberg's format that the history has."""
+    newest = max(Path(f"{history.path}__history", "metadata").glob("*.metadata.json"), key=number)
+    found: int = json.loads(newest.read_text())["format-version"]
+    return found
+
+
+def number(metadata: Path) -> int:
+    return int(metadata.name.removeprefix("v").split(".")[0])
 
 
 def test_a_cut_that_fails_between_two_layouts_loses_no_truncate_and_repeats_none(
