@@ -56,7 +56,9 @@ _SCENE_CHANGES: Final = 400
 _BEFORE_1970: Final = -946_684_800_000_001
 """The last moment before 1970, as PostgreSQL counts."""
 
-_NATIVE: Final = TypesTable(time="native", arrays="native", interval="native", ranges="native")
+_NATIVE: Final = TypesTable(
+    time="native", arrays="native", interval="native", ranges="native", geometry="native"
+)
 _ENVELOPES: Final = (
     EnvelopeTable(),
     EnvelopeTable(format="debezium"),

@@ -140,6 +140,12 @@ _SCALARS: Final[Mapping[str, _Kind]] = {
     "text": (25, -1, lambda pick: pick.choice((b"a", b"b", b"c", b"long " * 30))),
     "bpchar": (1042, -1, lambda pick: pick.choice((b"a", b"b")).ljust(pick.randint(1, 4))),
     "interval": (1186, -1, _interval),
+    # By its name: an extension's OIDs differ.
+    "geometry": (
+        65_000,
+        -1,
+        lambda pick: pick.randbytes(pick.randint(0, 9)).hex().upper().encode(),
+    ),
 }
 KINDS: Final[Mapping[str, _Kind]] = {
     **_SCALARS,

@@ -58,6 +58,8 @@ class EmbeddedPostgres(Embedded):
             nothing without it, only a killed machine would.
         trust_roles: take every role but the superuser without a password, for tests that connect
             as roles of their own.
+        installation: folder with ``bin`` of another installation of this version, which every user
+            can read.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class EmbeddedPostgres(Embedded):
         config: Mapping[str, str] | None = None,
         fsync: bool = False,
         trust_roles: bool = False,
+        installation: Path | None = None,
     ) -> None:
         if major not in MAJORS:
             raise ConfigError(f"there is no embedded PostgreSQL {major}; there are {MAJORS}")
@@ -74,6 +77,7 @@ class EmbeddedPostgres(Embedded):
         self.major = major
         self._config = {**_defaults(major, fsync=fsync), **(config or {})}
         self._others = "trust" if trust_roles else _PASSWORD_METHOD
+        self._installation = installation
         self._bin = Path()
         self._user: pwd.struct_passwd | None = None
 
@@ -104,7 +108,7 @@ class EmbeddedPostgres(Embedded):
 
     def _make(self) -> None:
         self._user = ordinary_user()
-        self._bin = _installation(self.major, self._user) / "bin"
+        self._bin = (self._installation or _installation(self.major, self._user)) / "bin"
         self._folder = scratch_folder(f"pgsluice-postgres{self.major}-")
         self._initdb()
         for attempt in range(1, _PORT_ATTEMPTS + 1):

@@ -386,6 +386,8 @@ def unavailable_text(field: Field) -> bytes | None:
     match field.type.conversion:
         case "bytea":
             return b"\\x" + _UNAVAILABLE.hex().encode()
+        case "ewkb":
+            return _UNAVAILABLE.hex().upper().encode()
         case "hstore":
             return b'"%s"=>"%s"' % (_UNAVAILABLE, _UNAVAILABLE)
         case "text":

@@ -136,6 +136,10 @@ class TypesTable:
     """pgvector's `vector`, `halfvec` as Avro arrays of `float` and `sparsevec` as a record, or as
     text."""
 
+    geometry: TypeMode = "text"
+    """PostGIS's `geometry` and `geography` as the bytes of their EWKB, or as text: its hexadecimal
+    digits."""
+
     columns: Mapping[str, TypeMode] = field(default_factory=dict, hash=False)
     """Single columns that differ from the above: from `schema.table.column` to `native` or
     `text`."""

@@ -278,7 +278,7 @@ def _refusal(label: str, name: str, there: DataType, comes: DataType) -> TableEr
     )
 
 
-_LOSING: Final = re.compile("string|struct|variant")
+_LOSING: Final = re.compile("string|struct|variant|binary")
 """Columns whose values another type may change without that their own type shows it."""
 _LENGTH: Final = re.compile(r"character varying(?:\((\d+)\))?|text|varchar(?:\((\d+)\))?")
 

@@ -52,6 +52,7 @@ _ZONE: Final = r"(?:([+-])(\d\d)(?::(\d\d)(?::(\d\d))?)?)?"
 _ERA: Final = r"( BC)?"
 _IS_DATE: Final = re.compile(_DATE + _ERA, re.ASCII)
 _IS_TIMESTAMP: Final = re.compile(f"{_DATE} {_CLOCK}{_ZONE}{_ERA}", re.ASCII)
+_IS_HEX: Final = re.compile(r"(?:[0-9A-F]{2})*", re.ASCII)
 _IS_BYTES: Final = re.compile(r"\\x((?:[0-9a-f]{2})*)", re.ASCII)
 _DATE_INFINITIES: Final = {"infinity": 2**31 - 1, "-infinity": -(2**31)}
 _TIMESTAMP_INFINITIES: Final = {"infinity": 2**63 - 1, "-infinity": -(2**63)}
@@ -198,6 +199,12 @@ def _bytea_literal(text: str, kind: DataType) -> Expr:
     return F.lit(bytearray.fromhex(found[1])).cast(kind)
 
 
+def _ewkb_literal(text: str, kind: DataType) -> Expr:
+    if _IS_HEX.fullmatch(text) is None:
+        raise ValueError("not the EWKB of a geometry")
+    return F.lit(bytearray.fromhex(text)).cast(kind)
+
+
 def _variant_literal(column: str, text: str, kind: DataType) -> Expr:
     return F.expr(variant_sql(f"CAST(X'{text.encode().hex()}' AS STRING)", column))
 
@@ -291,6 +298,10 @@ def _boolean_text(value: str) -> str:
 
 def _bytea_text(value: str) -> str:
     return rf"concat('\\x', lower(hex({value})))"
+
+
+def _ewkb_text(value: str) -> str:
+    return f"hex({value})"
 
 
 def _date_text(value: str) -> str:
@@ -455,6 +466,7 @@ CONVERSIONS: Final[Mapping[str, Conversion]] = {
     "hstore": Conversion(_hstore_literal, _hstore_text),
     "vector": Conversion(_vector_literal, partial(vector_text, _as_string)),
     "sparsevec": Conversion(_sparsevec_literal, partial(sparsevec_text, _as_string)),
+    "ewkb": Conversion(_ewkb_literal, _ewkb_text),
     "variant": Conversion(partial(_variant_literal, "value"), variant_text_sql),
     "text": Conversion(_cast, _as_string),
 }

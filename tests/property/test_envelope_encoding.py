@@ -189,6 +189,7 @@ cases = st.one_of(
     reals.map(lambda v: _case(700, v, repr(v))),
     decimals(),
     st.binary(max_size=300).map(lambda v: _case(17, v, "\\x" + v.hex())),
+    st.binary(max_size=300).map(lambda v: _case(GEOMETRY, v, v.hex().upper())),
     dates,
     timestamps,
     st.datetimes().map(
@@ -205,10 +206,12 @@ ITEM_OIDS = {array: item for item, array in ARRAY_OIDS.items()}
 HSTORE: int = 65_000
 VECTOR: int = 65_001
 SPARSEVEC: int = 65_002
+GEOMETRY: int = 65_003
 EXTENSIONS = (HSTORE, VECTOR, SPARSEVEC)
 
 
 NAMES = dict(zip(EXTENSIONS, ("hstore", "public.vector(3)", "sparsevec"), strict=True))
+NAMES[GEOMETRY] = "public.geometry(Point,4326)"
 MULTIRANGES = {3904: 4451, 3908: 4533, 3912: 4535}
 NESTED_OIDS = {*ITEM_OIDS, 1186, *MULTIRANGES, *MULTIRANGES.values(), *EXTENSIONS}
 """Types that are text in a key."""

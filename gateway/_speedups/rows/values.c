@@ -148,22 +148,24 @@ static int nibble(uint8_t c)
         return c - '0';
     if (c >= 'a' && c <= 'f')
         return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
     return -1;
 }
 
+/* Pairs of hexadecimal digits: lower case in a bytea, upper case in PostGIS's types. */
 static int put_hex(Buffer *out, const uint8_t *text, size_t size)
 {
     uint8_t *to;
-    size_t bytes;
+    size_t bytes = size / 2;
 
-    if (size < 2 || size % 2 != 0 || text[0] != '\\' || text[1] != 'x')
+    if (size % 2 != 0)
         return NOT_MINE;
-    bytes = size / 2 - 1;
     if (put_long(out, (int64_t)bytes) != DONE || buffer_reserve(out, bytes) != DONE)
         return FAILED;
     to = out->data + out->size;
     for (size_t i = 0; i < bytes; i++) {
-        int high = nibble(text[2 + 2 * i]), low = nibble(text[3 + 2 * i]);
+        int high = nibble(text[2 * i]), low = nibble(text[2 * i + 1]);
         if (high < 0 || low < 0)
             return NOT_MINE;
         to[i] = (uint8_t)(high << 4 | low);
@@ -200,6 +202,7 @@ const Named conversions[] = {
     {"float8", AS_DOUBLE},
     {"decimal", AS_DECIMAL},
     {"bytea", AS_BYTES},
+    {"ewkb", AS_HEX},
     {"date", AS_DATE},
     {"timestamp", AS_TIMESTAMP},
     {"timestamptz", AS_TIMESTAMPTZ},
@@ -264,6 +267,10 @@ int encode_value(Buffer *out, int code, int scale, const uint8_t *text, size_t s
     case AS_DOUBLE:
         return put_float(out, code, text, size);
     case AS_BYTES:
+        if (size < 2 || text[0] != '\\' || text[1] != 'x')
+            return NOT_MINE;
+        return put_hex(out, text + 2, size - 2);
+    case AS_HEX:
         return put_hex(out, text, size);
     default:
         return NOT_MINE;

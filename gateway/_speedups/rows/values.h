@@ -18,8 +18,8 @@ int put_bytes(Buffer *buffer, const void *data, size_t size);
 int put_long(Buffer *buffer, int64_t value);
 void buffer_free(Buffer *buffer);
 
-/* Code of a conversion, beside those of gateway/_speedups/codes.py and texts.h. */
-enum { AS_ZONED = 'Z' };
+/* Codes of conversions, beside those of gateway/_speedups/codes.py and texts.h. */
+enum { AS_ZONED = 'Z', AS_HEX = 'X' };
 
 /* Codes of canonical forms, beside AS_TEXT, AS_BPCHAR and AS_TIMESTAMPTZ. */
 enum { NUMERIC_KEY = 'N', FLOAT_KEY = 'F' };

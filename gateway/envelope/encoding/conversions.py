@@ -258,6 +258,7 @@ CONVERSIONS: Final[Mapping[str, Callable[[bytes], Any]]] = {
     "hstore": avro_hstore,
     "vector": avro_vector,
     "sparsevec": avro_sparsevec,
+    "ewkb": unhexlify,
     "text": _text,
     "micro_time": parse_clock,
     "milli_time": milli_time,

@@ -23,6 +23,7 @@ from spark_consumer.kafka.avro_values import decode
 from spark_consumer.kafka.decode import row_type
 from spark_consumer.kafka.schema_contract import parsed_schema
 from spark_consumer.values.conversions import literal, printed_sql
+from tests.golden import ewkb
 from tests.support.spark.direct import Direct
 from tests.support.spark.records import Col, StaticSchemas, TableTopic, key_schema, value_schema
 from tests.unit.envelope.columns import NATIVE, column, numeric
@@ -67,6 +68,10 @@ VALUES |= {
         *("{}/9", "{1:-1.5,9:0.25}/9"),
         f"{{{','.join(f'{number}:0.5' for number in range(1, 2001))}}}/9000",
     ),
+    **{
+        f"public.{kind}": tuple(v.printed for v in ewkb.read() if v.pg_type == kind)
+        for kind in ewkb.VALUES
+    },
     "tstzrange": ('["2024-02-29 00:00:00+00","2024-03-01 00:00:00+00")',),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.types import (
     ArrayType,
+    BinaryType,
     DataType,
     DecimalType,
     IntegerType,
@@ -33,6 +34,8 @@ KINDS: dict[str, DataType] = {
     "interval(0)": SPAN,
     "numeric(10,2)": DecimalType(10, 2),
     "numeric(12,2)": DecimalType(12, 2),
+    "geometry(Point,4326)": BinaryType(),
+    "geometry(PointZ,4326)": BinaryType(),
     "json": VariantType(),
     "jsonb": VariantType(),
     "numeric(10,1)": DecimalType(10, 1),
@@ -168,6 +171,11 @@ def test_what_can_be_known_is_followed(
             r"'a' became interval\(0\), it was interval",
         ),
         (
+            [column("a", "geometry(Point,4326)", 1)],
+            [column("a", "geometry(PointZ,4326)", 1)],
+            r"'a' became geometry\(PointZ,4326\), it was geometry\(Point,4326\)",
+        ),
+        (
             [column("a", "json", 1)],
             [column("a", "jsonb", 1)],
             "'a' became jsonb, it was json",
@@ -192,6 +200,7 @@ def test_what_can_be_known_is_followed(
         "padded",
         "an array of text cut off",
         "an interval rounded",
+        "another kind of geometry",
         "numbers with exponents written out",
         "two that change places",
         "one that is not in the catalog",
