@@ -30,11 +30,8 @@ from gateway.runtime.planning.setup import known_plan
 from gateway.source.copy.key_columns import among, sorted_columns
 from gateway.source.copy.literals import LiteralType, literal_types
 from gateway.source.copy.relation_guard import lock
-from gateway.source.session.connection import (
-    classify_server_error,
-    connect,
-    server_facts,
-)
+from gateway.source.session.connection import connect, server_facts
+from gateway.source.session.server_errors import classify_server_error
 from gateway.subselects.formula import Formula, set_tests_of, subselects_of
 from gateway.subselects.text.render import sql_of
 

@@ -23,7 +23,7 @@ from gateway.envelope.schema import Field, describe, has_choice, is_nested
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.source.copy.errors import TableChanged
 from gateway.source.copy.relation_guard import lock
-from gateway.source.session.connection import classify_server_error
+from gateway.source.session.server_errors import classify_server_error
 from schemas.settings.masks import Mask
 from schemas.types import MOST_ITEMS
 

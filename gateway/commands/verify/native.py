@@ -14,7 +14,8 @@ from gateway.core.closing import Closing
 from gateway.core.display import shown
 from gateway.core.errors import FatalError, TransientError
 from gateway.core.lsn import Lsn, parse_lsn
-from gateway.source.session.connection import classify_server_error, connect
+from gateway.source.session.connection import connect
+from gateway.source.session.server_errors import classify_server_error
 
 __all__ = ["NativeReader"]
 

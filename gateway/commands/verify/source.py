@@ -16,7 +16,8 @@ from gateway.core.lsn import Lsn, parse_lsn
 from gateway.definitions.model import FilterClause, Table
 from gateway.source.copy.key_columns import KeyColumn, among, compared, listed, sorted_columns
 from gateway.source.copy.relation_guard import check_name, lock
-from gateway.source.session.connection import SESSION_SETTINGS, classify_server_error, connect
+from gateway.source.session.connection import SESSION_SETTINGS, connect
+from gateway.source.session.server_errors import classify_server_error
 
 __all__ = ["SourceReader", "SourceTable", "Wanted"]
 

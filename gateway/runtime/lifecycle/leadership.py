@@ -23,7 +23,8 @@ from gateway.runtime.lifecycle.start_decision import StartOver
 from gateway.runtime.loop.receiver import Receiver
 from gateway.runtime.planning.setup import commit_claim
 from gateway.sink.delivery.sink import TransactionalSink
-from gateway.source.session.connection import MAY_REPLICATE, classify_server_error
+from gateway.source.session.connection import MAY_REPLICATE
+from gateway.source.session.server_errors import classify_server_error
 from gateway.source.stream.connection import ReplicationConnection
 from gateway.source.stream.slot import drop_slot, slot_status
 

@@ -20,7 +20,8 @@ from gateway.config import Settings
 from gateway.core.errors import AccessError, ConfigError, GatewayError, TransientError
 from gateway.definitions.model import Plan
 from gateway.source.provisioning.own_publications import check_publications, missing_rights
-from gateway.source.session.connection import ServerFacts, classify_server_error, read_only
+from gateway.source.session.connection import ServerFacts
+from gateway.source.session.server_errors import classify_server_error, read_only
 from gateway.source.session.server_support import may_not_replicate, unsupported
 from gateway.source.stream.slot import slot_status
 

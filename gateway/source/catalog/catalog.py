@@ -18,7 +18,7 @@ from gateway.source.catalog.filter_text import refuse_generated_columns
 from gateway.source.catalog.resolver import DefinitionLookup
 from gateway.source.catalog.tables import describe_column, describe_table, read_parents
 from gateway.source.catalog.types import TypeReader
-from gateway.source.session.connection import classify_server_error
+from gateway.source.session.server_errors import classify_server_error
 
 __all__ = ["ServerCatalog", "read_catalog"]
 

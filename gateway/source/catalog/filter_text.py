@@ -36,7 +36,8 @@ from gateway.source.catalog.node_tree import (
     function_oids,
     parse_node_tree,
 )
-from gateway.source.session.connection import SEARCH_PATH, classify_server_error, read_only
+from gateway.source.session.connection import SEARCH_PATH
+from gateway.source.session.server_errors import classify_server_error, read_only
 
 __all__ = ["RENDERING_SETTINGS", "FilterResolver", "refuse_generated_columns"]
 

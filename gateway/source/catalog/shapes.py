@@ -15,7 +15,7 @@ from gateway.definitions.tables.labels import has_new_labels
 from gateway.definitions.tables.shape import unseen_changes
 from gateway.source.catalog.shape_queries import shapes_digest
 from gateway.source.catalog.tables import read_shaped_tables
-from gateway.source.session.connection import classify_server_error
+from gateway.source.session.server_errors import classify_server_error
 
 __all__ = ["ShapeWatch", "has_unseen_changes"]
 

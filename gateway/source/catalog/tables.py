@@ -14,7 +14,7 @@ from gateway.definitions.tables.labels import bounded
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.source.catalog.partition_trees import tree_of
 from gateway.source.catalog.shape_queries import read_shapes
-from gateway.source.session.connection import classify_server_error
+from gateway.source.session.server_errors import classify_server_error
 
 __all__ = [
     "describe_column",

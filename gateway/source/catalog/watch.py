@@ -11,8 +11,8 @@ from typing import Any, Final
 import psycopg
 
 from gateway.definitions.model import Definitions, Plan
-from gateway.source.session.connection import classify_server_error
 from gateway.source.session.search_path import role_schemas
+from gateway.source.session.server_errors import classify_server_error
 
 __all__ = ["CatalogWatch", "whole_digest"]
 

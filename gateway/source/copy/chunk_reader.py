@@ -48,7 +48,8 @@ from gateway.source.copy.key_columns import (
 )
 from gateway.source.copy.relation_guard import check_name, guarded, lock
 from gateway.source.session.blockers import Wait, session_name, waits
-from gateway.source.session.connection import SESSION_SETTINGS, classify_server_error, connect
+from gateway.source.session.connection import SESSION_SETTINGS, connect
+from gateway.source.session.server_errors import classify_server_error
 from gateway.source.session.session import DEFAULT_SILENCE_S
 
 __all__ = ["ChunkReader", "ChunkSource", "ConditionError", "TableChanged", "TableGone"]

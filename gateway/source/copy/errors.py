@@ -10,7 +10,7 @@ import psycopg
 
 from gateway.core.errors import FatalError, GatewayError, TransientError
 from gateway.definitions.model import Table
-from gateway.source.session.connection import classify_server_error, is_text_too_long
+from gateway.source.session.server_errors import classify_server_error, is_text_too_long
 
 __all__ = [
     "ConditionError",

@@ -12,7 +12,7 @@ from typing import Final
 import psycopg
 
 from gateway.core.errors import ConfigError
-from gateway.source.session.connection import classify_server_error
+from gateway.source.session.server_errors import classify_server_error
 
 __all__ = ["check_alike"]
 

@@ -20,7 +20,7 @@ from gateway.definitions.sql.expression import column_names, function_names, ref
 from gateway.source.catalog.filter_text import FilterResolver
 from gateway.source.catalog.tables import FIRST_NORMAL_OID
 from gateway.source.copy.queries import check_condition as try_out
-from gateway.source.session.connection import classify_server_error
+from gateway.source.session.server_errors import classify_server_error
 
 __all__ = ["check_condition", "refuse_text"]
 

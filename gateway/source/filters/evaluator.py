@@ -28,12 +28,8 @@ from gateway.core.errors import FatalError, GatewayError, TransientError
 from gateway.pgtypes.errors import EvaluationError
 from gateway.rowfilter.server.question import RAISED, Answer, Question, statement
 from gateway.source.filters.compatibility import check_alike
-from gateway.source.session.connection import (
-    SESSION_SETTINGS,
-    classify_server_error,
-    connect,
-    is_text_too_long,
-)
+from gateway.source.session.connection import SESSION_SETTINGS, connect
+from gateway.source.session.server_errors import classify_server_error, is_text_too_long
 
 __all__ = ["ServerEvaluator", "encode_array"]
 

@@ -10,7 +10,7 @@ import psycopg
 from gateway.core.errors import FilterError
 from gateway.definitions.ddl.authentication import UntrustedMessageError
 from gateway.rowfilter.permitted import functions_of
-from gateway.source.session.connection import classify_server_error
+from gateway.source.session.server_errors import classify_server_error
 
 __all__ = ["check_filters"]
 

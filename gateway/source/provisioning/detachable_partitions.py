@@ -24,7 +24,7 @@ from gateway.source.provisioning.privileges import own_publications
 from gateway.source.provisioning.publication_sql import add_tables, drop_tables, shown, table_names
 from gateway.source.provisioning.publication_state import read_existing
 from gateway.source.provisioning.unawaited_changes import Tables, batches, change_members
-from gateway.source.session.connection import classify_server_error
+from gateway.source.session.server_errors import classify_server_error
 
 __all__ = ["MissingPartitions", "add_partitions", "missing_partitions"]
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import psycopg
 
 from gateway.core.display import counted
-from gateway.source.session.connection import classify_server_error
+from gateway.source.session.server_errors import classify_server_error
 
 __all__ = ["excess_rights", "planned_code"]
 

@@ -37,7 +37,7 @@ from gateway.source.provisioning.publication_sql import (
 from gateway.source.provisioning.publication_state import Existing, read_existing
 from gateway.source.provisioning.unawaited_changes import Tables, batches, change_members
 from gateway.source.session.blockers import lock_holders
-from gateway.source.session.connection import classify_server_error, read_only
+from gateway.source.session.server_errors import classify_server_error, read_only
 
 __all__ = [
     "check_publications",

@@ -14,7 +14,7 @@ import psycopg
 
 from gateway.core.identifiers import one_line
 from gateway.definitions.model import Fault
-from gateway.source.session.connection import classify_server_error
+from gateway.source.session.server_errors import classify_server_error
 
 __all__ = ["OwnPublications", "own_publications", "why_unreadable"]
 

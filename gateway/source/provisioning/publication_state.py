@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 
 from gateway.definitions.model import IDENTIFYING, Operation
-from gateway.source.session.connection import classify_server_error
+from gateway.source.session.server_errors import classify_server_error
 
 __all__ = ["Existing", "read_existing", "read_with_updates"]
 

@@ -10,7 +10,7 @@ import psycopg
 
 from gateway.definitions.ddl.authentication import Key
 from gateway.source.provisioning.event_trigger import DEFINERS, FUNCTIONS, ROLE, SETTINGS, TRIGGERS
-from gateway.source.session.connection import classify_server_error
+from gateway.source.session.server_errors import classify_server_error
 
 __all__ = ["Installation", "find_installation", "has_ddl_messages", "read_key"]
 

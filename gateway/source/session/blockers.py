@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, LiteralString, TypeAlias
 
 import psycopg
 
-from gateway.source.session.connection import classify_server_error
+from gateway.source.session.server_errors import classify_server_error
 
 __all__ = [
     "Task",

@@ -10,7 +10,7 @@ from typing import Final, LiteralString
 
 import psycopg
 
-from gateway.source.session.connection import classify_server_error
+from gateway.source.session.server_errors import classify_server_error
 from gateway.source.session.session import Session, open_session
 
 __all__ = ["forget_schemas", "role_schemas", "withheld_schemas"]

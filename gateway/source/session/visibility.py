@@ -17,7 +17,7 @@ import psycopg
 
 from gateway.copy.snapshot import Snapshot
 from gateway.core.errors import TransientError
-from gateway.source.session.connection import classify_server_error
+from gateway.source.session.server_errors import classify_server_error
 
 __all__ = ["read_snapshot", "wait_until_visible"]
 

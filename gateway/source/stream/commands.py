@@ -16,7 +16,7 @@ from psycopg.pq import abc
 
 from gateway.core.descriptors import wait_for_socket
 from gateway.core.errors import TransientError
-from gateway.source.session.connection import classify_server_error
+from gateway.source.session.server_errors import classify_server_error
 from gateway.source.session.session import Session
 from gateway.source.stream.errors import classify_result
 

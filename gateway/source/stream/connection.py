@@ -28,11 +28,8 @@ from gateway.core.errors import GatewayError, TransientError
 from gateway.core.failpoints import fail_point
 from gateway.core.lsn import ZERO_LSN, Lsn, parse_lsn
 from gateway.core.watermark import EPOCH_US
-from gateway.source.session.connection import (
-    classify_server_error,
-    connection_string,
-    replication_settings,
-)
+from gateway.source.session.connection import connection_string, replication_settings
+from gateway.source.session.server_errors import classify_server_error
 from gateway.source.session.session import open_session
 from gateway.source.stream.command_text import (
     create_slot_command,

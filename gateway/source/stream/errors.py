@@ -8,7 +8,7 @@ from psycopg import pq
 from psycopg.pq import abc
 
 from gateway.core.errors import FatalError, GatewayError, SlotBusyError, SlotError
-from gateway.source.session.connection import classify_server_error
+from gateway.source.session.server_errors import classify_server_error
 
 __all__ = ["classify_result", "missing_publication", "primary_message"]
 

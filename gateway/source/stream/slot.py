@@ -13,7 +13,8 @@ from psycopg import errors, sql
 from gateway.core.background import OnWait, keep_waiting
 from gateway.core.errors import GatewayError, SlotBusyError, SlotError
 from gateway.core.lsn import Lsn, parse_lsn
-from gateway.source.session.connection import classify_server_error, connect
+from gateway.source.session.connection import connect
+from gateway.source.session.server_errors import classify_server_error
 from gateway.source.stream.command_text import OUTPUT_PLUGIN
 
 __all__ = [

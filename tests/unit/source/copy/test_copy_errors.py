@@ -9,7 +9,7 @@ from gateway.core.errors import TransientError
 from gateway.definitions.model import Table
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.source.copy.errors import ConditionError, TableUnreadable, copy_error
-from gateway.source.session.connection import is_text_too_long
+from gateway.source.session.server_errors import is_text_too_long
 
 TABLE = Table(1, "public", "t", "r", (), ReplicaIdentity.DEFAULT, (), ())
 
