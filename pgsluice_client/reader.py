@@ -20,6 +20,7 @@ from pgsluice_client.decoding import Decoder, Record
 from pgsluice_client.errors import LostRecordsError, ReadError, UnavailableError
 from pgsluice_client.position import Position
 from schemas.kafka_tokens import TokenError, with_tokens
+from schemas.topic_names import topic_part
 
 __all__ = ["STEP_S", "Reader", "check_arguments"]
 
@@ -62,7 +63,7 @@ class Reader:
     ) -> None:
         check_arguments(subscription, start, topics)
         self._start = start or Position(subscription)
-        self._marker_topic = f"{_part(subscription)}.transaction"
+        self._marker_topic = f"{topic_part(subscription)}.transaction"
         self._topics = topics
         try:
             connection = with_tokens(kafka)
@@ -391,11 +392,3 @@ _PASSING: Final = (
     KafkaError._TRANSPORT,
     KafkaError._UNKNOWN_PARTITION,
 )
-
-
-def _part(name: str) -> str:
-    """Return a part of a topic's name; see docs/envelope.md."""
-    return "".join(
-        one if one.isascii() and (one.isalnum() or one in "_-") else f"-x{ord(one):04X}-"
-        for one in name.replace("-x", "-x002Dx")
-    )

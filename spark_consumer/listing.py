@@ -11,12 +11,13 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from schemas.topic_names import topic_identifier
 from spark_consumer.display import shown
 from spark_consumer.errors import TableError
 from spark_consumer.formats.catalog import Catalog
 from spark_consumer.formats.choice import table_details
 from spark_consumer.formats.commit_metadata import NO_VERSION
-from spark_consumer.names import history_name, lsn_text, source_name, table_folder
+from spark_consumer.names import history_name, lsn_text, table_folder
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.spark.local_folder import LocalFolder, ReadableFolder, local_path
 from spark_consumer.states.manifests import Manifest, ManifestReader
@@ -94,7 +95,7 @@ def _listed(
         commit = None if details is None else details.commit
         tables.append(
             {
-                "table": source_name(name),
+                "table": topic_identifier(name),
                 **place(name),
                 "version": None if state is None else state.version,
                 "rows": None if details is None else details.rows,
@@ -105,7 +106,7 @@ def _listed(
         )
     histories = [
         {
-            "table": source_name(name),
+            "table": topic_identifier(name),
             **place(history_name(name)),
             "version": one.version if one.version != NO_VERSION else None,
             "complete_until": lsn_text(one.end_lsn),

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from schemas.topic_names import topic_identifier
 from spark_consumer.bounded_http import BoundedServer, answering
 from spark_consumer.cut_times import CutTimes, OnCut, Step
 from spark_consumer.display import as_label, shown
 from spark_consumer.errors import SettingsError
-from spark_consumer.names import source_name
 from spark_consumer.progress import Progress
 
 __all__ = ["PHASES", "Figures", "Pulse", "exposition", "health", "readiness", "serve"]
@@ -299,7 +299,7 @@ def exposition(subscriptions: dict[str, Figures]) -> str:
     )
     for subscription, figures in subscriptions.items():
         for table, since in figures.tables.items():
-            of_table = {"subscription": subscription, "table": source_name(table)}
+            of_table = {"subscription": subscription, "table": topic_identifier(table)}
             lines.append(f"{_sample('table_lag_seconds', **of_table)} {round(_age(since), 3)}")
     lines += _header(
         "phase_seconds_total",

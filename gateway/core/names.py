@@ -1,8 +1,8 @@
-"""Conversion of PostgreSQL identifiers to Avro names and to parts of Kafka topic names.
+"""Avro names of PostgreSQL's identifiers, and names of topics.
 
-Both escapes are invertible, so that two identifiers never become one name. They differ because the
-alphabets do: Avro allows ``[A-Za-z0-9_]``, Kafka also ``-`` and ``.``, and the dot is the
-separator.
+The escape is invertible, so that two identifiers never become one name. That of topic names
+(`schemas.topic_names`) differs because the alphabets do: Avro allows ``[A-Za-z0-9_]``, Kafka also
+``-`` and ``.``, and the dot is the separator.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from gateway.core.errors import SchemaError
+from schemas.topic_names import topic_part
 
 __all__ = [
     "MAX_TOPIC_LENGTH",
@@ -20,10 +21,8 @@ __all__ = [
     "error_topic",
     "find_collisions",
     "message_topic",
-    "topic_identifier",
     "topic_name",
     "topic_of",
-    "topic_part",
     "transaction_topic",
 ]
 
@@ -33,8 +32,6 @@ MAX_TOPIC_LENGTH: Final = 249
 # An underscore is escaped if it would look like the start of an escape. Escapes begin with an
 # underscore themselves, so the hex digits after a literal "_x" can only be literal ones.
 _NOT_AVRO = re.compile(r"\A[0-9]|[^A-Za-z0-9_]|_(?=x[0-9A-F]{4})")
-_NOT_TOPIC = re.compile(r"-x|[^A-Za-z0-9_-]")
-_TOPIC_ESCAPE = re.compile(r"-x002Dx|-x((?:10|[0-9A-F])?[0-9A-F]{4})-")
 
 
 def avro_name(identifier: str) -> str:
@@ -45,23 +42,6 @@ def avro_name(identifier: str) -> str:
     escaped as well, because it would look like an escape.
     """
     return _NOT_AVRO.sub(lambda match: f"_x{ord(match[0]):04X}_", identifier)
-
-
-def topic_part(identifier: str) -> str:
-    """Return an identifier as one of the dot-separated parts of a topic name.
-
-    A character outside ``[A-Za-z0-9_-]`` becomes ``-xHHHH-``, a literal ``-x`` becomes ``-x002Dx``.
-    """
-    return _NOT_TOPIC.sub(_escape_topic, identifier)
-
-
-def _escape_topic(match: re.Match[str]) -> str:
-    return "-x002Dx" if match[0] == "-x" else f"-x{ord(match[0]):04X}-"
-
-
-def topic_identifier(part: str) -> str:
-    """Return the identifier that `topic_part` has made `part` of."""
-    return _TOPIC_ESCAPE.sub(lambda match: chr(int(match[1], 16)) if match[1] else "-x", part)
 
 
 def topic_name(subscription: str, schema: str, table: str) -> str:

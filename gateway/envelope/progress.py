@@ -18,7 +18,6 @@ import fastavro
 from gateway.core.copy_progress import Progress
 from gateway.core.errors import ProtocolError
 from gateway.core.lsn import Lsn
-from gateway.core.names import topic_part
 from gateway.core.watermark import (
     CopyRequest,
     CopyState,
@@ -31,6 +30,7 @@ from gateway.core.watermark import (
 from gateway.definitions.sql.expression import refuse_nodes
 from gateway.definitions.tables.remembered import description_fault
 from gateway.envelope.datums import read_datum, write_datum
+from schemas.topic_names import topic_part
 
 __all__ = [
     "PROGRESS_FORMAT",

@@ -16,8 +16,9 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from schemas.settings.consumer import CATALOG_NAMES
+from schemas.topic_names import topic_identifier
 from spark_consumer.errors import SettingsError, TableError
-from spark_consumer.names import HISTORY, quoted, source_name
+from spark_consumer.names import HISTORY, quoted
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.spark.files import Folder
 from spark_consumer.spark.tuning import setting
@@ -98,7 +99,7 @@ class Catalog:
 
     def parts(self, path: str) -> tuple[str, ...]:
         """Return namespace and name of the table in a folder."""
-        subscription, schema, table = map(source_name, path.rstrip("/").split("/")[-3:])
+        subscription, schema, table = map(topic_identifier, path.rstrip("/").split("/")[-3:])
         base, history = table, ""
         if f"{subscription}.{schema}.{table}" not in self.chosen and table.endswith(HISTORY):
             base, history = table.removesuffix(HISTORY), HISTORY

@@ -14,6 +14,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
+from schemas.topic_names import topic_identifier
 from spark_consumer.display import logger
 from spark_consumer.errors import COPY_AGAIN, ConsumerError, SettingsError, TableError
 from spark_consumer.formats.commit_metadata import NO_VERSION, Found
@@ -28,7 +29,7 @@ from spark_consumer.kafka.markers import Marker, Owner
 from spark_consumer.kafka.position import Gap, Position, Share, share
 from spark_consumer.kafka.registry import Schemas
 from spark_consumer.kafka.topics import TopicStates
-from spark_consumer.names import history_name, source_name, transaction_topic
+from spark_consumer.names import history_name, transaction_topic
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.spark.failures import (
     StoppedError,
@@ -99,8 +100,8 @@ class Histories:
             if self._is_wanted(name) and history_name(name) in manifest.tables:
                 raise SettingsError(
                     f"subscription {self._subscription}: the table"
-                    f" {source_name(history_name(name))} has the folder that the history of"
-                    f" {source_name(name)} would have",
+                    f" {topic_identifier(history_name(name))} has the folder that the history of"
+                    f" {topic_identifier(name)} would have",
                     hint="rename that table, or take this one out of consumer.history",
                 )
 
@@ -325,7 +326,7 @@ class Histories:
         return known is not None and self._given_up.get(name) == known.commit.position.generation
 
     def _is_wanted(self, name: str) -> bool:
-        return source_name(name) in self._wanted
+        return topic_identifier(name) in self._wanted
 
     def _label(self, name: str) -> str:
         return self._tables.label(history_name(name))

@@ -22,6 +22,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from schemas.topic_names import topic_identifier
 from spark_consumer.display import logger
 from spark_consumer.errors import (
     COPY_AGAIN,
@@ -35,7 +36,7 @@ from spark_consumer.job.subscription_query import Subscription
 from spark_consumer.kafka.registry import Registry
 from spark_consumer.kafka.topics import Topics
 from spark_consumer.metrics import Pulse, serve
-from spark_consumer.names import lsn_text, source_name
+from spark_consumer.names import lsn_text
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.spark.failures import as_error, cause, every_table
 from spark_consumer.spark.query_listener import listening
@@ -236,7 +237,7 @@ class _Watch:
             return
         if not all(map(_is_idle, self._running.values())):
             return
-        known = {source_name(name) for one in manifests for name in one.known_tables()}
+        known = {topic_identifier(name) for one in manifests for name in one.known_tables()}
         for name in sorted(self._unchecked - known):
             _log.warning(
                 "consumer.history has %s, and no such table is published: write it as schema.table,"

@@ -11,6 +11,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from schemas.topic_names import topic_part
 from spark_consumer.apply.driver.reader import SmallReader
 from spark_consumer.display import logger
 from spark_consumer.errors import COPY_AGAIN, FatalConsumerError, TableError
@@ -23,7 +24,6 @@ from spark_consumer.kafka.markers import Marker
 from spark_consumer.kafka.position import Gap, Position, Share, TopicState, beginning, share
 from spark_consumer.kafka.registry import Schemas
 from spark_consumer.kafka.topics import TopicStates
-from spark_consumer.names import part
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.spark.failures import TableTransientError, cause, every_table
 from spark_consumer.spark.tuning import is_small
@@ -262,7 +262,7 @@ class Planner:
                     raise every from error
                 continue
             if names is not None:
-                self._tables.names[topic] = ".".join(part(name) for name in names)
+                self._tables.names[topic] = ".".join(topic_part(name) for name in names)
 
     def _name(self, topic: str, state: TopicState, markers: Sequence[Marker]) -> str:
         """Return ``schema.table``, by the topic's first record in the markers' ranges."""
@@ -283,7 +283,7 @@ class Planner:
                     # Checked here for a better message than Spark's.
                     value_layout(schema)
                     names = source_table(mine, json.dumps(schema))
-                    return ".".join(part(name) for name in names)
+                    return ".".join(topic_part(name) for name in names)
         raise TableError(
             f"topic {topic}: the records that its markers name are gone",
             hint=COPY_AGAIN,

@@ -9,12 +9,13 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from schemas.topic_names import topic_identifier
 from spark_consumer.display import as_word, logger
 from spark_consumer.errors import COPY_AGAIN, ConsumerError, TableError
 from spark_consumer.formats.choice import format_at
 from spark_consumer.formats.commit_metadata import NO_VERSION, Found, Version
 from spark_consumer.formats.protocol import Table, TableFormat
-from spark_consumer.names import HISTORY, source_name, table_folder
+from spark_consumer.names import HISTORY, table_folder
 from spark_consumer.spark.failures import TableTransientError, as_error, every_table
 from spark_consumer.spark.files import Folder
 from spark_consumer.states.manifests import Hold, manifest_folder
@@ -215,7 +216,7 @@ class SubscriberTables:
         if name.endswith(HISTORY) and self._has_history(name):
             raise TableError(
                 f"{self.label(name)}: its folder has the history of table"
-                f" {source_name(name.removesuffix(HISTORY))}",
+                f" {topic_identifier(name.removesuffix(HISTORY))}",
                 hint="rename it, or move that folder away once the history is not written any more",
             )
         if name not in self._registered:
@@ -270,6 +271,6 @@ class SubscriberTables:
         """Return a hint with the command that copies a table, where it says to copy it."""
         if hint is None:
             return None
-        table, subscription = as_word(source_name(name)), as_word(self._subscription)
+        table, subscription = as_word(topic_identifier(name)), as_word(self._subscription)
         command = f"{COPY_AGAIN} (pgsluice copy {table} --subscription {subscription})"
         return hint.replace(COPY_AGAIN, command)

@@ -15,6 +15,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from schemas.topic_names import topic_part
 from spark_consumer.display import logger
 from spark_consumer.errors import ConsumerError, ContractError, FatalConsumerError
 from spark_consumer.formats.protocol import TableFormat
@@ -24,7 +25,7 @@ from spark_consumer.kafka.marker_trust import Refused, Witness, warnings
 from spark_consumer.kafka.markers import Copy, Marker, MarkerRecord, read_markers
 from spark_consumer.kafka.registry import Schemas
 from spark_consumer.kafka.topics import TopicStates
-from spark_consumer.names import part, transaction_topic
+from spark_consumer.names import transaction_topic
 from spark_consumer.settings import ConsumerSettings, source_options
 from spark_consumer.spark.failures import (
     MemoryShortError,
@@ -196,7 +197,7 @@ class Subscription:
         # Spark waits for a batch to end when its query is stopped, without a bound by default.
         timeout = f"{max(1, math.ceil(self._settings.shutdown_timeout_s * 500))}ms"
         self._spark.conf.set("spark.sql.streaming.stopTimeout", timeout)
-        folder = f"{self._settings.checkpoint.rstrip('/')}/{part(self.name)}"
+        folder = f"{self._settings.checkpoint.rstrip('/')}/{topic_part(self.name)}"
         Folder(self._spark, folder).remove_all()
         _log.info("reading: subscription=%s from marker %d", self.name, begin)
         writer = (

@@ -15,8 +15,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from schemas.topic_names import topic_part
 from spark_consumer.kafka.markers import Claim, Copy, Damaged, Marker, MarkerRecord, Owner
-from spark_consumer.names import lsn_text, part, transaction_topic
+from spark_consumer.names import lsn_text, transaction_topic
 
 __all__ = ["Refused", "Witness", "owner_before", "warnings"]
 
@@ -53,7 +54,7 @@ class Witness:
     ) -> None:
         self.owner = owner
         self.withdrawn: list[tuple[int, int, int]] = []
-        self._prefix = f"{part(subscription)}."
+        self._prefix = f"{topic_part(subscription)}."
         self._marker_topic = transaction_topic(subscription)
         self._topics = frozenset(topics)
         self._end_lsn = end_lsn

@@ -14,10 +14,10 @@ from typing import Any, Final, TypeAlias
 from pyspark.sql import DataFrame
 
 from schemas import load
+from schemas.topic_names import topic_part
 from spark_consumer.display import shown
 from spark_consumer.errors import ConsumerError, ContractError
 from spark_consumer.kafka.registry import Schemas
-from spark_consumer.names import part
 
 __all__ = [
     "Claim",
@@ -242,7 +242,7 @@ def _marker(one: dict[str, Any]) -> MarkerRecord:
         copy = one.get("copy")
         if copy is None:
             return Damaged(offset, "it is a COPY that names no table")
-        table = f"{part(copy['schema'])}.{part(copy['table'])}"
+        table = f"{topic_part(copy['schema'])}.{topic_part(copy['table'])}"
         return Copy(offset, table, copy["state"], shown(copy["reason"] or ""), writer)
     ranges: dict[str, tuple[Range, ...]] = {}
     for each in one["offsets"]:

@@ -21,10 +21,11 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from schemas.topic_names import topic_identifier, topic_part
 from spark_consumer.errors import FatalConsumerError
 from spark_consumer.formats.commit_metadata import NO_VERSION, Version
 from spark_consumer.kafka.markers import Copy, Owner
-from spark_consumer.names import history_name, part, source_name
+from spark_consumer.names import history_name
 from spark_consumer.spark.files import Folder
 from spark_consumer.spark.local_folder import ReadableFolder
 
@@ -208,16 +209,16 @@ class Manifest:
 
     def _lacking(self) -> list[str]:
         copying = [
-            f"table {source_name(table)}: its copy is {state}"
+            f"table {topic_identifier(table)}: its copy is {state}"
             for table, state in sorted(self.copies.items())
             if state != "ready"
         ]
         held = [
-            f"table {source_name(table)} is held by the gateway: {reason}"
+            f"table {topic_identifier(table)} is held by the gateway: {reason}"
             for table, reason in sorted(self.held_by_gateway.items())
         ]
         by_job = [
-            f"table {source_name(table)} is held by the job: {hold.reason}"
+            f"table {topic_identifier(table)} is held by the job: {hold.reason}"
             for table, hold in sorted(self.held_by_job.items())
         ]
         return [*copying, *held, *by_job, *self._held_histories()]
@@ -225,7 +226,7 @@ class Manifest:
     def _held_histories(self) -> list[str]:
         # Nothing waits for tables that are no longer published.
         return [
-            f"history of table {source_name(table)} is held: {history.held.reason}"
+            f"history of table {topic_identifier(table)} is held: {history.held.reason}"
             for table, history in sorted(self.histories.items())
             if history.held is not None and (not self.copies or table in self.copies)
         ]
@@ -234,7 +235,7 @@ class Manifest:
 def manifest_folder(warehouse: str, subscription: str) -> str:
     """Return the folder of a subscription's manifests."""
     # A point never occurs in a table's folder, so this one cannot be mistaken for a schema.
-    return f"{warehouse.rstrip('/')}/{part(subscription)}/.pgsluice"
+    return f"{warehouse.rstrip('/')}/{topic_part(subscription)}/.pgsluice"
 
 
 def _past_folder(path: str) -> str:

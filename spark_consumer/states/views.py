@@ -20,12 +20,13 @@ from typing import Final, get_args
 from pyspark.sql import SparkSession
 
 from schemas.settings.consumer import ViewEngine
+from schemas.topic_names import topic_part
 from spark_consumer.display import logger
 from spark_consumer.errors import ConsumerError
 from spark_consumer.formats.commit_metadata import NO_VERSION, Version
 from spark_consumer.formats.protocol import TableFormat
 from spark_consumer.formats.view_sql import ViewPlace, check_name, engine_path, identifier
-from spark_consumer.names import history_name, lsn_text, part, table_folder
+from spark_consumer.names import history_name, lsn_text, table_folder
 from spark_consumer.spark.failures import cause, every_table
 from spark_consumer.spark.files import Folder
 from spark_consumer.states.manifests import Manifest, TableState
@@ -67,7 +68,7 @@ class Views:
         self._format = table_format
         self._warehouse = warehouse
         self._subscription = subscription
-        self._folder = Folder(spark, f"{warehouse.rstrip('/')}/{part(subscription)}")
+        self._folder = Folder(spark, f"{warehouse.rstrip('/')}/{topic_part(subscription)}")
         for engine in engines:
             check_name(subscription, engine)
         above = Folder(spark, warehouse).qualified()
@@ -110,7 +111,7 @@ class Views:
                 self._written[engine] = text
 
     def _lines(self, manifest: Manifest, engine: ViewEngine) -> Iterator[str]:
-        yield f"-- Tables of the subscription {part(self._subscription)}, all as they were at"
+        yield f"-- Tables of the subscription {topic_part(self._subscription)}, all as they were at"
         yield f"-- {lsn_text(manifest.since_lsn)}. Each cut of the Spark job replaces this file."
         for name, why in _incomplete(manifest):
             yield f"-- Incomplete: {name}, {why}."
@@ -119,7 +120,7 @@ class Views:
 
     def _statements(self, manifest: Manifest, engine: ViewEngine) -> Iterator[str]:
         if engine == "duckdb":
-            database = identifier(part(self._subscription), engine)
+            database = identifier(topic_part(self._subscription), engine)
             yield f"ATTACH IF NOT EXISTS ':memory:' AS {database}"
             for schema in sorted({name.split(".")[0] for name in manifest.tables}):
                 yield f"CREATE SCHEMA IF NOT EXISTS {database}.{identifier(schema, engine)}"
@@ -137,7 +138,7 @@ class Views:
             yield "COMMIT"
 
     def _view_name(self, name: str, engine: ViewEngine) -> str:
-        parts = [part(self._subscription), *name.split(".")]
+        parts = [topic_part(self._subscription), *name.split(".")]
         if engine == "spark":
             return identifier(".".join(parts), engine)
         return ".".join(identifier(one, engine) for one in parts)

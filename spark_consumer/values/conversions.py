@@ -25,9 +25,9 @@ from schemas.array_text import array_items
 from schemas.hstore_text import hstore_pairs
 from schemas.interval_text import interval_parts
 from schemas.range_text import multirange_ranges, range_bounds
+from schemas.topic_names import topic_part
 from schemas.types import TYPES, of_spark
 from schemas.vector_text import sparsevec_parts, vector_items
-from spark_consumer.names import part
 from spark_consumer.values.variants import variant_sql, variant_text_sql
 
 __all__ = [
@@ -110,7 +110,7 @@ def _of(field: StructField) -> Conversion:
     found = _conversion(field.dataType, field.metadata.get("comment", ""))
     if isinstance(field.dataType, VariantType):
         # The query that cannot make the value names the column.
-        return replace(found, literal=partial(_variant_literal, part(field.name)))
+        return replace(found, literal=partial(_variant_literal, topic_part(field.name)))
     return found
 
 

@@ -53,7 +53,7 @@ def variant_sql(text: str, field: str) -> str:
     Args:
         text: SQL of the text.
         field: Name of the column for the error, of `[A-Za-z0-9_-]` alone: its Avro field, or its
-            name in the form of `spark_consumer.names.part`.
+            name in the form of `schemas.topic_names.topic_part`.
     """
     refused = f"CAST(raise_error('{NO_VARIANT} {field}') AS VARIANT)"
     infinite = f"regexp_replace({text}, r'{_STRINGS}', '') RLIKE '{_INFINITE}'"

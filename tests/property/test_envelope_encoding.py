@@ -15,8 +15,6 @@ from hypothesis import strategies as st
 
 from gateway.core.names import (
     avro_name,
-    topic_identifier,
-    topic_part,
 )
 from gateway.definitions.model import Element
 from gateway.envelope.canonical import compile_canonical_key
@@ -308,13 +306,3 @@ def test_an_avro_name_is_one_and_gives_the_identifier_back(identifier: str) -> N
         character.isascii() and (character.isalnum() or character == "_") for character in name
     )
     assert identifier_of(name) == identifier
-
-
-@given(st.one_of(awkward, utf8.filter(bool)))
-def test_a_topic_part_is_legal_and_gives_the_identifier_back(identifier: str) -> None:
-    part = topic_part(identifier)
-
-    assert all(
-        character.isascii() and (character.isalnum() or character in "_-") for character in part
-    )
-    assert topic_identifier(part) == identifier

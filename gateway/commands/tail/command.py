@@ -10,10 +10,11 @@ from gateway.commands.tail.lines import change_line, change_object
 from gateway.config import Settings
 from gateway.core.display import say, shown
 from gateway.core.errors import ConfigError
-from gateway.core.names import topic_identifier, topic_part, transaction_topic
+from gateway.core.names import transaction_topic
 from gateway.sink.reading.commit_order import Since, follow
 from gateway.sink.registry.registry import Registry
 from gateway.sink.topics.topics import list_topics
+from schemas.topic_names import topic_identifier, topic_part
 
 __all__ = ["tail", "topics_of"]
 

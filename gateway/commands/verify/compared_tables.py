@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from gateway.definitions.model import FilterClause, Masks, Operation, Plan, Publish, Table
 from gateway.definitions.tables.keys import key_of
 from gateway.envelope.masking import RowMask, row_mask
-from spark_consumer.names import part
+from schemas.topic_names import topic_part
 
 __all__ = ["ComparedTable", "compared_tables"]
 
@@ -88,7 +88,7 @@ def _compared_table(
     elif len(filters) > 1:
         reason = "its publications filter INSERT, UPDATE and DELETE differently"
     return ComparedTable(
-        name=f"{part(table.schema)}.{part(table.name)}",
+        name=f"{topic_part(table.schema)}.{topic_part(table.name)}",
         table=table,
         columns=columns,
         key=tuple(key_of(table, columns) or ()),

@@ -20,7 +20,7 @@ from gateway.sink.clients.properties import consumer_properties, make_client
 from gateway.sink.reading.decoding import RegisteredSchemas
 from gateway.sink.registry.registry import Registry
 from gateway.sink.topics.log_bounds import read_partition_bounds
-from spark_consumer.names import part
+from schemas.topic_names import topic_part
 
 __all__ = ["MovingTables"]
 
@@ -126,4 +126,4 @@ class MovingTables(Closing):
 
 
 def _name(about: Mapping[str, str]) -> str:
-    return f"{part(about['schema'])}.{part(about['table'])}"
+    return f"{topic_part(about['schema'])}.{topic_part(about['table'])}"

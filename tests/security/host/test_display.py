@@ -19,13 +19,13 @@ from gateway.core.display import as_html, lines_shown, shown
 from gateway.core.lsn import Lsn
 from gateway.monitor.status import Status, TableStatus
 from gateway.observe import event, set_up_logging
+from schemas.topic_names import topic_part
 from spark_consumer.display import lines_shown as job_lines_shown
 from spark_consumer.display import shown as job_shown
 from spark_consumer.errors import COPY_AGAIN, TableError
 from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.job.subscriber_tables import SubscriberTables
 from spark_consumer.metrics import Figures, exposition
-from spark_consumer.names import part
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import Scene, current_lsn, scene
 
@@ -141,7 +141,7 @@ def test_no_log_line_and_no_error_of_the_spark_job_has_a_character_that_acts(
 def test_a_command_in_a_hint_of_the_spark_job_is_harmless_and_means_the_table() -> None:
     name, session = "ev`il'$(id)\n\x1b[31m\\", cast("Any", None)
     tables = SubscriberTables(session, DeltaFormat(), "warehouse", name)
-    tables.names["topic"] = f"public.{part(name)}"
+    tables.names["topic"] = f"public.{topic_part(name)}"
     hint = tables.hold(tables.names["topic"], TableError("x", hint=COPY_AGAIN)).hint
     assert hint is not None
     assert_harmless(hint)

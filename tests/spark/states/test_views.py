@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from schemas.settings.consumer import ViewEngine
+from schemas.topic_names import topic_part
 from spark_consumer.formats.commit_metadata import Commit
 from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.formats.iceberg.format import IcebergFormat
 from spark_consumer.formats.protocol import TableFormat
 from spark_consumer.kafka.position import Position
-from spark_consumer.names import part, table_folder
+from spark_consumer.names import table_folder
 from spark_consumer.spark.files import Folder
 from spark_consumer.states.manifests import Hold, Manifest, Manifests, TableState
 from spark_consumer.states.views import Views
@@ -74,7 +75,7 @@ class Bank:
         self.at[lsn] = list(self._balances)
         versions = dict(self._state.tables)
         for number in changed:
-            name = f"public.{part(ACCOUNTS[number])}"
+            name = f"public.{topic_part(ACCOUNTS[number])}"
             path = table_folder(self._warehouse, self.name, name)
             table = self._format.table(self._session, path, name)
             position = Position("markers", lsn, lsn, None, name, "id", {0: lsn})
@@ -97,7 +98,7 @@ class Bank:
         """SQL for the five balances."""
         quote = "`" if engine == "spark" else '"'
         point = "." if engine == "spark" else '"."'
-        names = [point.join((self.name, "public", part(one))) for one in ACCOUNTS]
+        names = [point.join((self.name, "public", topic_part(one))) for one in ACCOUNTS]
         return "SELECT " + ", ".join(
             f"(SELECT sum(balance) FROM {quote}{name}{quote})" for name in names
         )

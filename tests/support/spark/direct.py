@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from schemas.topic_names import topic_part
 from spark_consumer.apply.applier import Applier
 from spark_consumer.apply.driver.records import DriverRecords
 from spark_consumer.apply.driver.writer import NotSmallError
@@ -17,7 +18,7 @@ from spark_consumer.formats.protocol import Table, TableFormat
 from spark_consumer.kafka.decode import wire
 from spark_consumer.kafka.markers import Marker, Range
 from spark_consumer.kafka.position import Share, TopicState, share
-from spark_consumer.names import part, quoted, table_folder
+from spark_consumer.names import quoted, table_folder
 from tests.support.spark.records import Record, TableTopic, frame
 
 if TYPE_CHECKING:
@@ -54,7 +55,9 @@ class Direct:
         self._left: tuple[TableFormat, Found] | None = None
         self.skipped = 0
         self.held = 0
-        self.path = table_folder(str(warehouse), "s", f"{part(topic.schema)}.{part(topic.table)}")
+        self.path = table_folder(
+            str(warehouse), "s", f"{topic_part(topic.schema)}.{topic_part(topic.table)}"
+        )
 
     def apply(
         self,

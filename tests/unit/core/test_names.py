@@ -10,9 +10,7 @@ from gateway.core.names import (
     error_topic,
     find_collisions,
     message_topic,
-    topic_identifier,
     topic_name,
-    topic_part,
     transaction_topic,
 )
 from tests.unit.envelope.names import identifier_of
@@ -43,29 +41,6 @@ def test_an_identifier_becomes_an_avro_name(identifier: str, name: str) -> None:
 @pytest.mark.parametrize(("identifier", "name"), AVRO_NAMES)
 def test_an_avro_name_gives_the_identifier_back(identifier: str, name: str) -> None:
     assert identifier_of(name) == identifier
-
-
-TOPIC_PARTS = [
-    ("orders", "orders"),
-    ("my-orders_2", "my-orders_2"),
-    ("a.b", "a-x002E-b"),
-    ("a b", "a-x0020-b"),
-    ("a-x", "a-x002Dx"),
-    ("a-x002E-b", "a-x002Dx002E-b"),
-    ("-é", "--x00E9-"),
-    ("éx", "-x00E9-x"),
-    ("é-x", "-x00E9--x002Dx"),
-]
-
-
-@pytest.mark.parametrize(("identifier", "part"), TOPIC_PARTS)
-def test_an_identifier_becomes_a_part_of_a_topic_name(identifier: str, part: str) -> None:
-    assert topic_part(identifier) == part
-
-
-@pytest.mark.parametrize(("identifier", "part"), TOPIC_PARTS)
-def test_a_part_of_a_topic_name_gives_the_identifier_back(identifier: str, part: str) -> None:
-    assert topic_identifier(part) == identifier
 
 
 def test_a_topic_is_named_after_subscription_schema_and_table() -> None:

@@ -10,9 +10,10 @@ import pytest
 from schemas.settings.consumer import ConsumerTable
 from schemas.settings.fields import SettingError, declared
 from schemas.settings.values import convert
+from schemas.topic_names import topic_part
 from spark_consumer.errors import SettingsError
 from spark_consumer.formats.catalog import Catalog
-from spark_consumer.names import history_name, part, table_folder
+from spark_consumer.names import history_name, table_folder
 from spark_consumer.settings import ConsumerSettings
 
 CHOSEN = {"s.Public.Order lines": "sales.lines", "s.a.t__history": "x.y.z"}
@@ -29,7 +30,7 @@ CHOSEN = {"s.Public.Order lines": "sales.lines", "s.a.t__history": "x.y.z"}
 )
 def test_a_name_follows_from_the_folder(schema: str, table: str, name: str) -> None:
     catalog = Catalog("lake", chosen=CHOSEN)
-    known = f"{part(schema)}.{part(table)}"
+    known = f"{topic_part(schema)}.{topic_part(table)}"
 
     assert catalog.shown(table_folder("file:/a b/w", "s", known)) == name
     history = catalog.sql_name(table_folder("w/", "s", history_name(known)))
