@@ -13,7 +13,7 @@ __all__ = ["DEBEZIUM_HEADERS", "HEADERS", "Header"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """One header; the beginning of the file describes the attributes.
+    """One header; the beginning of ``headers.toml`` describes the attributes.
 
     Attributes:
         value: Value of a constant; empty for all others.

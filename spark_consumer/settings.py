@@ -132,7 +132,7 @@ def source_options(settings: ConsumerSettings) -> dict[str, str]:
         SettingsError: see `java_properties`.
     """
     properties = {
-        # After its last record Spark asks where the partition ends, over the connection on which a
+        # After the last record Spark asks where the partition ends, over the connection on which a
         # fetch still waits for more: half a second for each partition of a batch.
         "fetch.max.wait.ms": "10",
         **java_properties(settings),

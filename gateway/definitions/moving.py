@@ -22,7 +22,6 @@ from gateway.definitions.tables.keys import key_of
 from gateway.pgoutput.messages import ReplicaIdentity
 
 __all__ = [
-    "formula_of",
     "formulas_of",
     "inner_leaves",
     "inner_oids",
@@ -34,7 +33,7 @@ __all__ = [
 ]
 
 
-def formula_of(clauses: Iterable[FilterClause]) -> Formula | None:
+def _formula_of(clauses: Iterable[FilterClause]) -> Formula | None:
     """Return the filter that clauses make together; None if none of them reads another table."""
     clauses = tuple(clauses)
     if all(clause.formula is None for clause in clauses):
@@ -47,7 +46,7 @@ def formulas_of(plan: Plan) -> dict[TableId, Formula]:
     """Return the filters of a plan that read other tables, by subscription and OID of the table."""
     found = {}
     for copy in plan.copies:
-        if (formula := formula_of(copy.filters)) is not None:
+        if (formula := _formula_of(copy.filters)) is not None:
             found[copy.subscription, copy.target_oid] = formula
     return found
 
@@ -66,7 +65,7 @@ def with_other_formulas(plan: Plan, before: Mapping[TableId, TableCopy]) -> dict
     for copy in plan.copies:
         table_id = (copy.subscription, copy.target_oid)
         was = before.get(table_id)
-        if was is not None and formula_of(was.filters) != formula_of(copy.filters):
+        if was is not None and _formula_of(was.filters) != _formula_of(copy.filters):
             found[table_id] = "a table that its filter reads is new"
     return found
 
@@ -85,7 +84,7 @@ def moving_leaves(copies: Iterable[TableCopy], tables: Mapping[int, Table]) -> s
     return {
         leaf
         for copy in copies
-        if formula_of(copy.filters) is not None
+        if _formula_of(copy.filters) is not None
         for oid in (copy.target_oid, *inner_oids(copy.filters))
         for leaf in tables[oid].leaves
         if leaf in tables

@@ -159,10 +159,11 @@ class Planner:
         return self._continued(name, found, topic, state, markers)
 
     def _check(self, name: str) -> None:
-        """Refuse a table whose folder it cannot have.
+        """Refuse a table that cannot have its folder, or its name in the catalog.
 
         Raises:
-            TableError: the format reserves the folder, or another table or a history has it.
+            TableError: the format reserves the folder, or another table or a history has it or
+                the name; or the position of the table there cannot be trusted.
         """
         self._tables.check_name(name)
         if (twin := self._tables.twin(name)) is not None:

@@ -126,7 +126,7 @@ class Damaged:
 
 
 MarkerRecord: TypeAlias = Marker | Copy | Claim | Damaged
-"""A record of the marker topic, of the kinds that the job follows."""
+"""A record of the marker topic that the job follows, or refuses as damaged."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ _MOST_RECORDS: Final = 20_000
 """Number of records of a share until which the driver reads and applies it."""
 
 SMALL_BYTES: Final = 16 * 1024 * 1024
-"""Size of the records that the driver reads together; more are left to Spark."""
+"""Size of the records that the driver reads together; a table that has more is left to Spark."""
 
 INTERPRETED: Final = {
     "spark.sql.adaptive.enabled": "false",

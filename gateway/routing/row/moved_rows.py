@@ -69,12 +69,12 @@ class MovedRows:
         try:
             if target.refused is not None:
                 raise target.refused
-            shown = route.masked(row)
+            masked = route.masked(row)
             if moved.wanted:
-                drafts = [route.draft(tx.insert_op, shown, None, shown, lsn, tx.seq, tx)]
+                drafts = [route.draft(tx.insert_op, masked, None, masked, lsn, tx.seq, tx)]
                 route.emit(drafts, target, Action.INSERT, tx, out)
             else:
-                drafts = route.draft_remove(shown, self._full, lsn, tx.seq, tx)
+                drafts = route.draft_remove(masked, self._full, lsn, tx.seq, tx)
                 route.emit(drafts, target, Action.DELETE, tx, out)
         except UnfitError as error:
             change = UnfitChange(tx.insert_op, None, False, row, lsn)

@@ -149,7 +149,7 @@ class ProjectionRoute:
         """Publish an INSERT, or a copied row, to the targets whose filter it passes."""
         # Hot loop: `draft` and `emit` inlined for the only record that an INSERT can become.
         made = False
-        shown = row
+        masked = row
         for target, passes in self.inserting.of(row):
             try:
                 if passes is not None and not passes(row):
@@ -158,22 +158,24 @@ class ProjectionRoute:
                     continue
                 if not made:
                     if self.mask is not None:
-                        shown = self.mask(row)
+                        masked = self.mask(row)
                     if tx.large:
-                        self.check_values(shown)
+                        self.check_values(masked)
                     seq = tx.seq
                     op = tx.insert_op
-                    key = None if self.encode_key is None else self.encode_key(shown)
+                    key = None if self.encode_key is None else self.encode_key(masked)
                     body = self.value(
                         op,
                         None,
-                        self.encode_row(shown),
+                        self.encode_row(masked),
                         self._prefix if self._prefix_of is tx else self.prefix(tx),
                         lsn,
                         seq,
                         tx.total_order,
                         self.order.count,
-                        EMPTY_ARRAY if UNCHANGED not in shown else self.note_lost_values(shown, tx),
+                        EMPTY_ARRAY
+                        if UNCHANGED not in masked
+                        else self.note_lost_values(masked, tx),
                     )
                     headers = tx.headers.make(lsn, seq, op)
                     large = self.may_be_large(key, body)
@@ -181,7 +183,7 @@ class ProjectionRoute:
                 counter = target.counter
                 partition = 0
                 if self.canonical is not None:
-                    partition = partition_of(self.canonical(shown), counter.partitions)
+                    partition = partition_of(self.canonical(masked), counter.partitions)
                 record = (
                     counter.topic,
                     partition,

@@ -304,7 +304,7 @@ class Attempt:
         """End a wait for a server if the gateway is stopping.
 
         Before the loop has begun, nothing is lost by that; afterwards the wait goes on until the
-        shutdown timeout has passed.
+        part of the shutdown timeout has passed that is not kept for closing.
 
         Raises:
             TransientError: the wait has to end.

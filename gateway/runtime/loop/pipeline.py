@@ -60,7 +60,8 @@ __all__ = ["Outcome", "Pipeline"]
 RECORDS_PER_TURN: Final = 2_000
 """Records routed before the sink and the clock are looked at again."""
 AHEAD_BYTES: Final = 4 << 20
-"""Bytes in the transaction queue from which on nothing more is received.
+"""Bytes in the transaction queue from which on nothing more is received, unless
+`LimitsTable.max_buffer_bytes` is less.
 
 A longer queue would gain nothing: a whole batch is gathered ahead of it while Kafka is busy."""
 

@@ -29,7 +29,7 @@ class PartitionRetries:
     """Schedule of the attempts for one plan.
 
     While the gateway can add some of them itself, each call is an attempt. When only the owner's
-    part is left, the attempts are further and further apart.
+    part is left, the attempts are further and further apart. They end when nothing is missing.
     """
 
     def __init__(self, plan: Plan) -> None:

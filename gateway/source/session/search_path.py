@@ -69,7 +69,10 @@ def withheld_schemas(connection: psycopg.Connection) -> tuple[str, ...]:
 
 
 def _query(connection: psycopg.Connection, query: LiteralString) -> tuple[str, ...]:
-    """Return the schemas of `query` under the role's own settings."""
+    """Return the schemas of `query` under the role's own settings.
+
+    A connection that is no `Session` has them already.
+    """
     try:
         if isinstance(connection, Session):
             with open_session(connection.plain, on_wait=connection.on_wait) as other:

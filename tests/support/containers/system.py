@@ -27,7 +27,7 @@ class System:
     """The services, from their images to their end.
 
     Args:
-        engine: that runs them.
+        engine: Engine that runs them.
 
     Attributes:
         seconds: Duration of each step, by its name.

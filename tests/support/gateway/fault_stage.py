@@ -78,7 +78,7 @@ class Stage:
     """Servers, proxies, the judge, and the gateway; use it with ``with``.
 
     Args:
-        folder: For the configuration.
+        folder: Folder of the configuration.
         rack: The servers that faults are inflicted on.
         registry: URL of a schema registry.
         seed: Seed of the workload.
