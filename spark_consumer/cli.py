@@ -95,7 +95,8 @@ def _lsn(text: str) -> int:
 def _consume(settings: ConsumerSettings) -> int:
     # Late: pyspark takes a second to import.
     from spark_consumer.job.job import run
-    from spark_consumer.spark.session import open_session
+    from spark_consumer.spark.session import check_jars, open_session
 
+    check_jars(settings)
     with open_session(settings) as spark:
         return run(settings, spark)

@@ -32,6 +32,7 @@ __all__ = [
     "LOCAL_FILES",
     "TUNED",
     "build_session",
+    "check_jars",
     "check_session",
     "open_session",
     "session_settings",
@@ -103,6 +104,8 @@ _LOG_PROPERTIES: Final = ("log4j2.configurationFile", "log4j.configurationFile")
 _CLASS_PATH: Final = "spark.driver.extraClassPath"
 _WITH_JARS: Final = ("spark.jars", "spark.jars.packages", _CLASS_PATH)
 """Settings that give a session classes that are not in Spark's own folder."""
+_SUBMITTED: Final = frozenset({"PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"})
+"""Variables of the environment of a program whose jars spark-submit may have been given."""
 _ONE_PROCESS: Final = re.compile(r"local(\[|$)")
 _SECRET: Final = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
 """As ``spark.redaction.regex`` has it."""
@@ -130,9 +133,6 @@ def build_session(settings: ConsumerSettings, jars: Iterable[str] = ()) -> Spark
     Args:
         settings: Settings of the job; `ConsumerSettings.spark` prevails over what is set here.
         jars: Paths of connector jars, besides `ConsumerSettings.jars`.
-
-    Raises:
-        SettingsError: no setting names a jar, and Spark's own folder does not have the job's.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -142,8 +142,6 @@ def build_session(settings: ConsumerSettings, jars: Iterable[str] = ()) -> Spark
     conf = SparkConf().setAppName("pgsluice consume")
     conf.setAll(list(session_settings(jars, settings).items()))
     if "PYSPARK_GATEWAY_PORT" not in os.environ and SparkContext._gateway is None:
-        if not any(conf.contains(name) for name in _WITH_JARS):
-            _look_for_jars(Path(_find_spark_home()))  # type: ignore[no-untyped-call]
         os.environ["SPARK_LOCAL_DIRS"] = ",".join(_private_folders(settings))
         # A signal to the whole process group must not end the JVM before the job has stopped.
         gateway = launch_gateway(  # type: ignore[no-untyped-call]
@@ -156,26 +154,6 @@ def build_session(settings: ConsumerSettings, jars: Iterable[str] = ()) -> Spark
     made = SparkSession.builder.config(conf=conf).getOrCreate()
     remember_names(made)
     return made
-
-
-def _look_for_jars(home: Path) -> None:
-    """Look for the job's jar in Spark's own folder, unless Spark's defaults may name it.
-
-    A JVM without it would say of each class that it is missing, in thirty lines of Java, before
-    `check_session` could say why.
-    """
-    configured = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf") / "spark-defaults.conf"
-    if configured.exists() or "PYSPARK_SUBMIT_ARGS" in os.environ:
-        return
-    wanted = _OWN[0].replace(".", "/") + ".class"
-    for path in (home / "jars").glob("*.jar"):
-        with ZipFile(path) as jar:
-            if wanted in jar.namelist():
-                return
-    raise SettingsError(
-        f"Spark has no class {_OWN[0]}: no jar is named, and {home / 'jars'} does not have it",
-        hint=_JARS_HINT,
-    )
 
 
 def quieten(conf: SparkConf, jvm: Any) -> None:
@@ -192,6 +170,33 @@ def _has_log_level(jvm: Any) -> bool:
     found = jvm.java.lang.ClassLoader.getSystemResource
     return any(system.getProperty(name) for name in _LOG_PROPERTIES) or any(
         found(f"log4j2.{suffix}") is not None for suffix in ("properties", "xml", "yaml", "json")
+    )
+
+
+def check_jars(settings: ConsumerSettings) -> None:
+    """Check that a session made here would have the job's jar, where that can be known.
+
+    An active session is used as it is, and `check_session` looks at it. A JVM without the jar would
+    say of each class that it is missing, in thirty lines of Java, before that could say why.
+
+    Raises:
+        SettingsError: no setting names a jar, and Spark's own folder does not have the job's.
+    """
+    if SparkSession.getActiveSession() is not None:
+        return
+    home = Path(_find_spark_home())  # type: ignore[no-untyped-call]
+    defaults = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf") / "spark-defaults.conf"
+    named = settings.jars or any(settings.spark.get(name) for name in _WITH_JARS)
+    if named or defaults.exists() or not _SUBMITTED.isdisjoint(os.environ):
+        return
+    wanted = _OWN[0].replace(".", "/") + ".class"
+    for path in (home / "jars").glob("*.jar"):
+        with ZipFile(path) as jar:
+            if wanted in jar.namelist():
+                return
+    raise SettingsError(
+        f"Spark has no class {_OWN[0]}: no jar is named, and {home / 'jars'} does not have it",
+        hint=_JARS_HINT,
     )
 
 
