@@ -275,6 +275,8 @@ class Following:
                 yield from builder.compare()
         except SetBrokenError:
             # Its owner can have changed it meanwhile so that the stream has not all of it.
+            for builder in builders.values():
+                builder.give_up()
             self.note_stale(oid)
 
     def may_place(self, oid: int, snapshot: Snapshot) -> bool:

@@ -98,8 +98,12 @@ class SetBuilder:
             SetBrokenError: they do not agree.
         """
         yield from ()
-        if not self._missed.is_truncated and not self._target.agrees(self._missed):
+        if not self._target.agrees(self._missed):
             raise SetBrokenError(self._target.subselect)
+
+    def give_up(self) -> None:
+        """Drop what was read, so that the set is as before `begin`."""
+        self._target.clear()
 
     def finish(self) -> None:
         """End with the changes that the read has not seen."""
@@ -164,6 +168,9 @@ class SetReread(SetBuilder):
                     return
                 if number % _STEP == 0:
                     yield
+
+    def give_up(self) -> None:
+        """Leave the set as it is; `begin` drops what was read."""
 
     def finish(self) -> None:
         """Replace the whole set, where there is no `delta`, and give the store back."""

@@ -273,11 +273,28 @@ def test_a_read_that_lacks_what_a_later_transaction_removes_is_made_again(stale:
     assert found.unread.awaits(CUSTOMERS.oid)
     assert found.unread.begin_reads() == {CUSTOMERS.oid}
     assert found.is_built(FORMULA) == stale, "rows are judged by the set as it was"
+    assert ((b"3",) in found.sets[TENANT].values()) == stale, "nothing of the read is kept"
     seeing = Snapshot(121, 121, frozenset())
     assert not list(found.place_table(CUSTOMERS.oid, seeing, read))
     assert not found.unread.awaits(CUSTOMERS.oid)
     found.finish_table(CUSTOMERS.oid)
     assert [*found.sets[TENANT].values()] == [(b"3",)]
+
+
+@pytest.mark.parametrize("stale", [True, False], ids=["stale", "not_built"])
+def test_a_read_before_a_truncate_and_such_a_removal_is_made_again(stale: bool) -> None:
+    found = built()[0] if stale else following({})
+    if stale:
+        found.note_stale(CUSTOMERS.oid)
+    found.unread.begin_reads()
+    transaction = found.begin(120)
+    transaction.inner_truncate(CUSTOMERS.oid)
+    transaction.apply()
+    transaction.end()
+    removed(found, b"9", xid=121)
+
+    assert not list(found.place_table(CUSTOMERS.oid, SEES_ALL, []))
+    assert found.unread.awaits(CUSTOMERS.oid)
 
 
 def test_changes_that_cannot_be_read_have_to_be_seen_by_the_read() -> None:
