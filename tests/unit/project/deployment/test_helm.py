@@ -310,6 +310,16 @@ def test_texts_and_names_are_no_yaml(tmp_path: Path) -> None:
         ('[source]\ndsn = "host=h user=u"\npassword_command = "token --secret=x"\n', False),
         ('[kafka]\n"sasl.username" = "u"\n"ssl.key.location" = "/run/secrets/key"\n', False),
         ('[kafka]\n# "sasl.password" comes from a Secret\n', False),
+        ('[source]\ndsn = "host=h user=u#1 password=secret"\n', True),
+        ('kafka = { "sasl.username" = "a#b", "sasl.password" = "secret" }\n', True),
+        ('[kafka.sasl.oauthbearer.client]\nsecret = "secret"\n', True),
+        ('[kafka.ssl.key]\npem = "secret"\n', True),
+        ('[kafka]\nssl = { key.pem = "secret" }\n', True),
+        ('[kafka]\n"sasl.oauthbearer.assertion.private.key.passphrase" = "secret"\n', True),
+        ('[columns]\nmasks = { "shop.public.users.password" = "hash" }\n', False),
+        ('[columns.masks]\n"shop.public.users.secret" = "truncate(3)"\n', False),
+        ('[columns.masks]\n"shop.public.t.info" = "null"\n', False),
+        ('[types.columns]\n"public.t.hash_key" = "text"\n', False),
     ],
 )
 def test_a_password_in_the_settings_is_refused(
@@ -327,10 +337,15 @@ def test_a_password_in_the_settings_is_refused(
 @pytest.mark.parametrize(
     ("connection", "refused"),
     [
-        ("host=h password=secret", True),
-        ("postgresql://u:secret@h/d", True),
-        ("host=h user=u", False),
-        ("", False),
+        ("'host=h password=secret'", True),
+        ("'postgresql://u:secret@h/d'", True),
+        ("'user=''u'' password=secret'", True),
+        ("E'host=h password=secret'", True),
+        ("$$host=h password=secret$$", True),
+        ("-- a comment\n  'host=h password=secret'", True),
+        ("/* a comment */ 'host=h password=secret'", True),
+        ("'host=h user=u'", False),
+        ("''", False),
     ],
 )
 def test_a_password_in_the_definitions_is_refused(
@@ -338,7 +353,7 @@ def test_a_password_in_the_definitions_is_refused(
 ) -> None:
     (tmp_path / "replication.sql").write_text(
         f"CREATE PUBLICATION p FOR TABLE t WHERE (password = 'x');\n"
-        f"CREATE SUBSCRIPTION s Connection\n  '{connection}' PUBLICATION p;\n"
+        f"CREATE SUBSCRIPTION s Connection\n  {connection} PUBLICATION p;\n"
     )
 
     done = template("--set-file", f"definitions={tmp_path / 'replication.sql'}")
