@@ -93,8 +93,10 @@ def _reads(column: Column, sent: Column) -> bool:
 
 
 def _as_text(column: RelationColumn, type_name: str) -> Column:
+    # Not of kind "b": a base type is known by its name, and anybody could have chosen that of a
+    # type that is gone.
     return Column(
-        column.name, 0, _TEXT, -1, type_name, _TEXT, -1, "b", False, "", None
+        column.name, 0, _TEXT, -1, type_name, _TEXT, -1, "p", False, "", None
     )  # fmt: skip
 
 

@@ -93,6 +93,18 @@ def test_an_array_whose_column_and_type_were_dropped_is_text() -> None:
     assert gone.element is None
 
 
+@pytest.mark.parametrize("name", ["geometry", "hstore", "vector"])
+def test_a_type_that_is_gone_is_text_whatever_its_name_was(name: str) -> None:
+    now = _t1(INT4)
+    projections = Projections(Plan({T1: now}, (), (), (), ()), WithoutTypes(now))
+    projections.name_type(Type(65_000, "public", name))
+    sent = table(T1, "t1", (*now.columns, column("g", 3, 65_000, name)))
+
+    gone = projections.of_relation(publish(), relation_of(sent)).columns[2]
+
+    assert (gone.type_name, gone.base_name) == (f"public.{name}", "")
+
+
 @pytest.mark.parametrize(
     ("now", "announced", "published"),
     [((10, 2), (10, 4), (10, 4)), ((12, 4), (10, 2), (12, 4)), ((12, 4), (12, 2), (12, 2))],
