@@ -78,7 +78,9 @@ def remedy_of(cause: HeldCause, reason: str, table: str) -> str:
         table: Name of the table.
     """
     if not cause:
+        # Its owner has chosen the table's name.
+        said = reason.replace(table, "")
         for part, remedy in REMEDIES:
-            if part in reason:
+            if part in said:
                 return f"{remedy}; the table is then copied automatically"
     return hint_of(cause, table)
