@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
-from zipfile import ZipFile
+from zipfile import BadZipFile, ZipFile
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
@@ -104,8 +104,12 @@ _LOG_PROPERTIES: Final = ("log4j2.configurationFile", "log4j.configurationFile")
 _CLASS_PATH: Final = "spark.driver.extraClassPath"
 _WITH_JARS: Final = ("spark.jars", "spark.jars.packages", _CLASS_PATH)
 """Settings that give a session classes that are not in Spark's own folder."""
-_SUBMITTED: Final = frozenset({"PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"})
-"""Variables of the environment of a program whose jars spark-submit may have been given."""
+_WITH_CLASSES: Final = frozenset(
+    {"PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_DIST_CLASSPATH"}
+)
+"""Variables of the environment: spark-submit, or Spark itself, may have been given jars."""
+_CONFIGURATION: Final = ("spark-defaults.conf", "spark-env.sh")
+"""Spark's files, which may name jars as well."""
 _ONE_PROCESS: Final = re.compile(r"local(\[|$)")
 _SECRET: Final = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
 """As ``spark.redaction.regex`` has it."""
@@ -185,13 +189,14 @@ def check_jars(settings: ConsumerSettings) -> None:
     if SparkSession.getActiveSession() is not None:
         return
     home = Path(_find_spark_home())  # type: ignore[no-untyped-call]
-    defaults = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf") / "spark-defaults.conf"
+    folder = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf")
+    configured = any((folder / name).exists() for name in _CONFIGURATION)
     named = settings.jars or any(settings.spark.get(name) for name in _WITH_JARS)
-    if named or defaults.exists() or not _SUBMITTED.isdisjoint(os.environ):
+    if named or configured or not _WITH_CLASSES.isdisjoint(os.environ):
         return
     wanted = _OWN[0].replace(".", "/") + ".class"
     for path in (home / "jars").glob("*.jar"):
-        with ZipFile(path) as jar:
+        with suppress(OSError, BadZipFile), ZipFile(path) as jar:  # Java passes over such a file
             if wanted in jar.namelist():
                 return
     raise SettingsError(
