@@ -43,8 +43,7 @@ _MOST_OF_HEADERS: Final = 4096
 def with_keys(drafts: list[Draft], key_prefix: bytes) -> list[Draft]:
     """Return the halves of a key change with Debezium's headers, which name the other key."""
     old_key, new_key = drafts[0][0], drafts[-1][0]
-    assert old_key is not None
-    assert new_key is not None
+    assert old_key is not None and new_key is not None
     *deleted, inserted = drafts
     at_old: Header = (_NEW_KEY, key_prefix + new_key)
     at_new: Header = (_OLD_KEY, key_prefix + old_key)
