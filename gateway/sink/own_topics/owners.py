@@ -36,7 +36,7 @@ from gateway.sink.clients.properties import connect_first, consumer_properties, 
 from gateway.sink.own_topics.requests import send
 from gateway.sink.reading.decoding import RegisteredSchemas
 from gateway.sink.registry.registry import Registry
-from gateway.sink.topics.log_bounds import LogBounds, read_log_bounds
+from gateway.sink.topics.log_bounds import LogBounds, read_bounds
 from gateway.sink.topics.topics import describe_topics
 
 __all__ = [
@@ -144,13 +144,16 @@ def read_owners(
     consumer = make_client(Consumer, consumer_properties(kafka), connection_errors)
     found: dict[str, Owner] = {}
     try:
-        # Asked for one by one, many topics would take longer than there is time.
-        bounds = read_log_bounds(kafka, dict.fromkeys(existing, 1), timeout_s=timeout_s)
+        # Asked for one by one, many topics would take longer than there is time. A consumer that
+        # begins after the first record of an open Kafka transaction gets no end before that is
+        # ended: a gateway that was killed has left one.
+        places = [(topic, 0) for topic in existing]
+        bounds = read_bounds(kafka, places, committed=True, timeout_s=timeout_s)
         left, look = list(existing), _FIRST_LOOK
         connect_first(consumer, left[0])
         while left:
-            places = {topic: bounds[topic][0] for topic in left}
-            tails, whole, denied = _read_tails(consumer, places, look, registered, timeout_s)
+            within = {topic: bounds[topic, 0] for topic in left}
+            tails, whole, denied = _read_tails(consumer, within, look, registered, timeout_s)
             if denied and refused is None:
                 raise next(iter(denied.values()))
             for topic, error in denied.items():

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
@@ -17,14 +18,14 @@ from gateway.sink.clients.client_errors import ErrorCallback
 from gateway.sink.clients.failures import classify_kafka_error, is_missing, is_unsettled
 from gateway.sink.clients.properties import admin_properties, connect_first, make_client
 
-__all__ = ["LogBounds", "read_log_bounds", "read_partition_bounds"]
+__all__ = ["LogBounds", "read_bounds", "read_log_bounds", "read_partition_bounds"]
 
 _POLL_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """Bounds of one partition, including records of open Kafka transactions."""
+    """Bounds of one partition; as a rule, including records of open Kafka transactions."""
 
     start: int
     end: int
@@ -47,32 +48,58 @@ def read_log_bounds(
         TransientError: Kafka does not answer in time, or a partition has no leader.
         FatalError: not authorised.
     """
-    places = [TopicPartition(t, p) for t, count in topics.items() for p in range(count)]
-    if not places:
+    places = [(topic, partition) for topic, count in topics.items() for partition in range(count)]
+    bounds = read_bounds(kafka, places, timeout_s=timeout_s)
+    return {topic: tuple(bounds[topic, p] for p in range(count)) for topic, count in topics.items()}
+
+
+def read_bounds(
+    kafka: Mapping[str, str | int | bool],
+    partitions: Collection[tuple[str, int]],
+    *,
+    committed: bool = False,
+    timeout_s: float = 30.0,
+) -> dict[tuple[str, int], LogBounds]:
+    """Return the bounds of some partitions, in two requests.
+
+    Args:
+        kafka: librdkafka properties of the user.
+        partitions: Existing topics, each with the number of a partition.
+        committed: Whether the end is that for readers of committed records: the first one of an
+            open Kafka transaction, if there is one.
+        timeout_s: Timeout in seconds.
+
+    Raises:
+        TransientError, FatalError: see `read_log_bounds`.
+    """
+    if not partitions:
         return {}
+    places = [TopicPartition(*partition) for partition in partitions]
     connection_errors = ErrorCallback()
     admin = make_client(AdminClient, admin_properties(kafka), connection_errors)
     deadline = time.monotonic() + timeout_s
+    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+    ask = partial(_offsets, admin, connection_errors, places, level, deadline)
     connect_first(admin, places[0].topic)
-    starts = _offsets(admin, connection_errors, places, OffsetSpec.earliest(), deadline)  # type: ignore[no-untyped-call]
-    ends = _offsets(admin, connection_errors, places, OffsetSpec.latest(), deadline)  # type: ignore[no-untyped-call]
-    return {
-        topic: tuple(LogBounds(starts[topic, p], ends[topic, p]) for p in range(count))
-        for topic, count in topics.items()
-    }
+    starts = ask(OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+    ends = ask(OffsetSpec.latest())  # type: ignore[no-untyped-call]
+    return {place: LogBounds(starts[place], ends[place]) for place in partitions}
 
 
 def _offsets(
     admin: AdminClient,
     connection_errors: ErrorCallback,
     places: list[TopicPartition],
-    spec: OffsetSpec,
+    level: IsolationLevel,
     deadline: float,
+    spec: OffsetSpec,
 ) -> dict[tuple[str, int], int]:
     found: dict[tuple[str, int], int] = {}
     while True:
         rest = max(0.1, deadline - time.monotonic())
-        futures = admin.list_offsets(dict.fromkeys(places, spec), request_timeout=rest)
+        futures = admin.list_offsets(
+            dict.fromkeys(places, spec), isolation_level=level, request_timeout=rest
+        )
         left = []
         for place, future in futures.items():
             doing = f"looking up the offsets of topic {place.topic}"

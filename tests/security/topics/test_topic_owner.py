@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Barrier
 
 import pytest
+from confluent_kafka import Producer
 
 from gateway.core.records import Writer
 from gateway.sink.own_topics.owners import ForeignTopics, Owner, claim, read_owners, take_over
@@ -190,6 +191,30 @@ def test_of_two_that_begin_at_one_instant_one_wins(kafka: str, registry: str) ->
         name: Owner(one if first else other) for name, (first, _) in zip(names, won, strict=True)
     }
     assert after == {names[0]: Owner(loser)}
+
+
+def test_the_owner_is_read_before_a_large_transaction_that_is_open(
+    kafka: str, registry: str
+) -> None:
+    properties = {"bootstrap.servers": kafka}
+    name = f"open{uuid.uuid4().hex[:8]}"
+    ensure_topics(properties, [TopicSpec(f"{name}.transaction")])
+    writer = Writer("1", "shop", "slot", "gw")
+    producer = Producer({**properties, "transactional.id": name})
+
+    with Registry({"url": registry}) as schemas:
+        claim(properties, schemas, writer, [name])
+        producer.init_transactions()
+        producer.begin_transaction()
+        for _ in range(100):  # more than are looked at first
+            producer.produce(f"{name}.transaction", b"?")
+        producer.flush()
+        try:
+            owners = read_owners(properties, schemas, [name], timeout_s=20)
+        finally:
+            producer.abort_transaction()
+
+    assert owners == {name: Owner(writer)}
 
 
 def test_topics_that_name_many_schemas_do_not_hide_the_owner_of_another(
