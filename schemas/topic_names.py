@@ -8,7 +8,7 @@ from typing import Final
 __all__ = ["topic_identifier", "topic_part"]
 
 _UNFIT: Final = re.compile(r"-x|[^A-Za-z0-9_-]")
-_WRITTEN: Final = re.compile(r"-x002Dx|-x((?!D[89A-F]..-)(?:10|[0-9A-F])?[0-9A-F]{4})-")
+_WRITTEN: Final = re.compile(r"-x002Dx|-x((?!D[89A-F]..-)(?:10|[1-9A-F])?[0-9A-F]{4})-")
 """Escapes that `topic_part` writes; others, of half a character, are left as they are."""
 
 

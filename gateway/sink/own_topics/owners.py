@@ -303,8 +303,13 @@ def claim(
     if not wanted:
         return
     _produce_claims(kafka, registry, writer, wanted)
+    after = read_owners(kafka, registry, wanted)
+    if any(after.get(name) == owners.get(name) for name in wanted):
+        raise TransientError(
+            "the claims of topics cannot be read yet: an open Kafka transaction is before them"
+        )
     # If another gateway started at the same instant, the first one wins.
-    refuse_foreign(writer, read_owners(kafka, registry, wanted), known=known)
+    refuse_foreign(writer, after, known=known)
     event(_LOG, logging.INFO, "topics claimed", subscriptions=", ".join(sorted(wanted)))
 
 

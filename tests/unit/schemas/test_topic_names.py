@@ -43,6 +43,6 @@ def test_any_name_of_somebody_else_s_topic_can_be_shown(name: str) -> None:
     topic_identifier(name).encode()
 
 
-@pytest.mark.parametrize("part", ["a-x110000-", "a-xD800-"])
+@pytest.mark.parametrize("part", ["a-x110000-", "a-xD800-", "a-x0D800-b"])
 def test_what_no_gateway_has_written_stays_as_it_is(part: str) -> None:
     assert topic_identifier(f"public.{part}") == f"public.{part}"
