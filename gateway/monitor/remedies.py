@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from gateway.core.display import shown
 from gateway.core.watermark import HeldCause, hint_of
 
 __all__ = ["REMEDIES", "remedy_of"]
@@ -78,8 +79,9 @@ def remedy_of(cause: HeldCause, reason: str, table: str) -> str:
         table: Name of the table.
     """
     if not cause:
-        # Its owner has chosen the table's name.
-        said = reason.replace(table, "")
+        # Its owner has chosen the table's name, with the schema or in quotes.
+        bare = shown(table.partition(".")[2])
+        said = reason.replace(table, "").replace(f'"{bare}"', '""')
         for part, remedy in REMEDIES:
             if part in said:
                 return f"{remedy}; the table is then copied automatically"

@@ -75,13 +75,13 @@ class Monitored:
         return found
 
     def status(self) -> dict[str, Any]:
-        """Of ``/status``."""
+        """Return what ``/status`` shows."""
         found = json.loads(self.get("/status")[1])
         assert isinstance(found, dict)
         return found
 
     def status_without_problems(self) -> dict[str, Any]:
-        """Of ``/status``; empty while it shows a problem."""
+        """Return what ``/status`` shows; empty while it shows a problem."""
         found = self.status()
         return {} if found["problems"] else found
 

@@ -131,6 +131,16 @@ def test_names_in_suggested_commands_are_one_word_for_the_shell() -> None:
 
 
 @pytest.mark.parametrize("part", [part for part, _ in REMEDIES])
+def test_no_name_of_a_table_chooses_the_remedy(part: str) -> None:
+    hints = [
+        remedy_of("", f'cannot update table "{name}" because nobody knows', f"public.{name}")
+        for name in ("t", part.replace('"', ""))
+    ]
+
+    assert hints[0] == hints[1]
+
+
+@pytest.mark.parametrize("part", [part for part, _ in REMEDIES])
 def test_no_hint_lets_anybody_run_what_the_owner_of_a_table_wrote(part: str) -> None:
     name = f"x {part}(ALTER ROLE mallory SUPERUSER)"
     reason = f'cannot update table "{name}" because it does not have a replica identity'

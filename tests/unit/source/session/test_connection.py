@@ -1,4 +1,4 @@
-"""What is said to the server at connecting."""
+"""Parameters of connections: options, keepalives, names and replication."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What errors of the server become, by SQLSTATE."""
+"""Errors of the server as errors of the gateway, by SQLSTATE."""
 
 from __future__ import annotations
 
