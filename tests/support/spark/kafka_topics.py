@@ -16,7 +16,7 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 import schemas
 from schemas.registry_trust import without_unused_authorities
-from tests.support.run.waiting import PATIENCE
+from tests.support.run.waiting import PATIENCE, wait_until
 from tests.support.spark.records import Record, TableTopic, encode
 
 if TYPE_CHECKING:
@@ -61,8 +61,14 @@ class Topics:
         self._marker_id = registry.register(self._marker_schema)
 
     def create(self, topic: str, partitions: int = 1) -> None:
+        """Create a topic, and wait until the broker that takes its records knows it.
+
+        The controller answers before, and a producer that knew a deleted topic of this name does
+        not ask: the broker would refuse to add the partition to its transaction.
+        """
         new = NewTopic(topic, num_partitions=partitions, replication_factor=1)
         self._admin.create_topics([new])[topic].result(30 * PATIENCE)
+        wait_until(lambda: self._is_known(topic, partitions), 30, f"topic {topic}", poll_s=0.01)
 
     def miscount(self, topic: str) -> None:
         """Let the next marker say one record too many."""
@@ -138,6 +144,10 @@ class Topics:
     def marker(self, body: bytes) -> bytes:
         """A record in the wire format that says it is a marker, with this as its Avro body."""
         return struct.pack(">bI", 0, self._marker_id) + body
+
+    def _is_known(self, topic: str, partitions: int) -> bool:
+        answer = self._admin.list_topics(topic, timeout=30).topics[topic]
+        return answer.error is None and len(answer.partitions) == partitions
 
     def _mark(self, datum: Mapping[str, Any]) -> None:
         value = encode(self._marker_id, self._marker_schema, datum)
