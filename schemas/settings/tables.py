@@ -198,7 +198,8 @@ class LimitsTable:
 
     max_batch_ms: Annotated[int, Rule(least=1)] = 200
     """The same for its age in milliseconds, unless there are few records for each of many
-    partitions and more waits; and immediately when the stream has nothing more to offer."""
+    partitions and more waits. When the stream has nothing more to offer, it is committed at once,
+    or at most 10 ms after the commit before."""
 
     progress_interval_s: Annotated[float, Rule(above=0)] = 1.0
     """At most one PROGRESS marker in this time per subscription that gets no records."""

@@ -35,7 +35,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- /* Without comments, and without masks and types of columns, whose names may be those of secrets. */ -}}
 {{- $settings := regexReplaceAll `(?m)^[ \t]*#.*$` (.Values.settings | default "") "" -}}
 {{- $settings = regexReplaceAll `["']?[ \t]*=[ \t]*["'](?:hash|null|native|text|truncate\([ \t0-9]*\))["']` $settings "" -}}
-{{- range regexFindAll `(?m)(?:password|passphrase|(?:^|[\s.{,"'])secret|\binfo|hash_key|\bkey\.pem)["']?[ \t]*=|-----BEGIN [A-Z ]*PRIVATE KEY|\.key\]\s*pem\b|://[^/@\s"':]*:[^/@\s"]+@` $settings 1 -}}
+{{- range regexFindAll `(?m)(?:password|passphrase|(?:^|[\s.{,"'])secret(?:[.]key)?|session[.]token|\binfo|hash_key|\bkey\.pem)["']?[ \t]*=|-----BEGIN [A-Z ]*PRIVATE KEY|\.key\]\s*pem\b|://[^/@\s"':]*:[^/@\s"]+@` $settings 1 -}}
 {{- fail "the settings have a password, which would stand in a ConfigMap: take it from a Secret, by existingSecret (the connection string) or extraEnv (README.md)" -}}
 {{- end -}}
 {{- .Values.settings | default (.Files.Get "files/pgsluice.toml") -}}
@@ -43,8 +43,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 
 {{/* Nobody uses such a CONNECTION; a statement that was written for a subscriber may have one. */}}
 {{- define "pgsluice.definitions" -}}
-{{- range regexFindAll `(?i)\bconnection(?:\s|--.*|/\*[^*]*\*/)+(?:e?'(?:[^']|'')*?|\$[a-z_]*\$[^$]*?)(?:password\s*=|://[^/@\s':]*:[^/@\s']+@)` (.Values.definitions | default "") 1 -}}
-{{- fail "the definitions have a password in a CONNECTION, which would stand in a ConfigMap: write CONNECTION ''" -}}
+{{- $space := `(?:\s|--.*|/\*(?:[^*]|\*+[^*/])*\*+/)*` -}}
+{{- $pattern := printf `(?i)\bconnection%s(?:'(?:[^']|'%s')|(?:e|u&)'|\$)` $space $space -}}
+{{- range regexFindAll $pattern (.Values.definitions | default "") 1 -}}
+{{- fail "the definitions have a CONNECTION, which would stand in a ConfigMap, with a password perhaps: write CONNECTION ''" -}}
 {{- end -}}
 {{- .Values.definitions | default (.Files.Get "files/replication.sql") -}}
 {{- end -}}

@@ -320,6 +320,9 @@ def test_texts_and_names_are_no_yaml(tmp_path: Path) -> None:
         ('[columns.masks]\n"shop.public.users.secret" = "truncate(3)"\n', False),
         ('[columns.masks]\n"shop.public.t.info" = "null"\n', False),
         ('[types.columns]\n"public.t.hash_key" = "text"\n', False),
+        ('[consumer.spark]\n"spark.hadoop.fs.s3a.secret.key" = "secret"\n', True),
+        ('[consumer.spark]\n"spark.hadoop.fs.s3a.session.token" = "secret"\n', True),
+        ('[kafka]\n"sasl.oauthbearer.token.endpoint.url" = "https://t"\n', False),
     ],
 )
 def test_a_password_in_the_settings_is_refused(
@@ -337,27 +340,34 @@ def test_a_password_in_the_settings_is_refused(
 @pytest.mark.parametrize(
     ("connection", "refused"),
     [
+        (" 'host=h password=secret'", True),
+        (" 'postgresql://u:secret@h/d'", True),
+        (" 'user=''u'' password=secret'", True),
+        (" E'host=h pass\\x77ord=secret'", True),
+        (" U&'host=h pass\\0077ord=secret'", True),
+        (" $$host=h password=secret$$", True),
+        ("$a1$host=$ password=secret$a1$", True),
         ("'host=h password=secret'", True),
-        ("'postgresql://u:secret@h/d'", True),
-        ("'user=''u'' password=secret'", True),
-        ("E'host=h password=secret'", True),
-        ("$$host=h password=secret$$", True),
-        ("-- a comment\n  'host=h password=secret'", True),
-        ("/* a comment */ 'host=h password=secret'", True),
-        ("'host=h user=u'", False),
+        ("\n''\n'host=h password=secret'", True),  # one string in two parts
+        ("\n  -- a comment\n  'host=h password=secret'", True),
+        ("/* a*b */ 'host=h password=secret'", True),
+        (" 'host=h user=u'", True),
+        ("\n  ''", False),
         ("''", False),
+        ("/* nobody's **/''", False),
     ],
 )
-def test_a_password_in_the_definitions_is_refused(
+def test_a_connection_in_the_definitions_is_refused(
     tmp_path: Path, connection: str, refused: bool
 ) -> None:
     (tmp_path / "replication.sql").write_text(
-        f"CREATE PUBLICATION p FOR TABLE t WHERE (password = 'x');\n"
-        f"CREATE SUBSCRIPTION s Connection\n  {connection} PUBLICATION p;\n"
+        f"CREATE PUBLICATION p FOR TABLE connection WHERE (password = 'x');\n"
+        f"CREATE SUBSCRIPTION s Connection{connection} PUBLICATION p;\n"
+        "CREATE SUBSCRIPTION t CONNECTION '' PUBLICATION p;\n"
     )
 
     done = template("--set-file", f"definitions={tmp_path / 'replication.sql'}")
 
     assert (done.returncode != 0) == refused
-    assert ("have a password" in done.stderr) == refused
+    assert ("have a CONNECTION" in done.stderr) == refused
     assert "secret" not in done.stderr
