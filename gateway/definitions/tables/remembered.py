@@ -253,7 +253,8 @@ def _native(
 
 def _is_native(column: Column, native: Collection[str]) -> bool:
     modifier = column.base_type_modifier if column.type_kind == "d" else column.type_modifier
-    return of_column(column.base_type_oid, native=native, modifier=modifier).choice != ""
+    found = of_column(column.base_type_oid, column.base_name, native=native, modifier=modifier)
+    return found.choice != ""
 
 
 def relations_of(taken: str) -> frozenset[int]:

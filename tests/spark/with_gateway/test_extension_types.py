@@ -58,7 +58,13 @@ VALUES = {
         "geometry(PointZM,4326)": "ST_SetSRID(ST_MakePoint(random(), -1e9 * random(), 'NaN', 1),"
         " 4326)",
         "geography": "format('POINT(%s %s)', random() * 180, random() * -90)::geography",
+        "place": "ST_SetSRID(ST_MakePoint(random(), n), 4326)::place",
+        "own.geometry": "decode(md5(n::text), 'hex')::own.geometry",
     },
+}
+DOMAINS = {
+    "postgis": "CREATE DOMAIN place AS geometry(Point,4326); CREATE SCHEMA own;"
+    " CREATE DOMAIN own.geometry AS bytea;"
 }
 KINDS = {
     "hstore": {"hstore": "map<string,string>", "hstore[]": "string"},
@@ -70,6 +76,7 @@ KINDS = {
     },
     "postgis": {
         **dict.fromkeys(("geometry", "geometry(PointZM,4326)", "geography"), "binary"),
+        **dict.fromkeys(("place", "own.geometry"), "binary"),
         "geometry[]": "string",
     },
 }
@@ -112,6 +119,7 @@ def compare(
     rows = f"SELECT n, {', '.join(made)} FROM generate_series"
     with s.connect() as connection:
         connection.execute(f"CREATE EXTENSION {extension}".encode())
+        connection.execute(DOMAINS.get(extension, "").encode())
         connection.execute(f"CREATE TABLE kept (id int PRIMARY KEY, {columns})".encode())
         connection.execute("CREATE TABLE bag (LIKE kept)")
         connection.execute("ALTER TABLE bag REPLICA IDENTITY FULL")

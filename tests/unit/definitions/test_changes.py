@@ -321,6 +321,30 @@ def test_a_time_in_a_key_is_never_text_for_debezium_unless_it_is_named(
     assert is_copied(before, replace(before, types=now)) is copied
 
 
+SHAPE = replace(UUID, type_oid=65_000, base_type_oid=65_000, type_name="ext.geometry(Point,4326)")
+PLACE = replace(SHAPE, type_oid=65_001, type_name="place", type_kind="d")
+
+
+@pytest.mark.parametrize("identity", [ReplicaIdentity.DEFAULT, ReplicaIdentity.FULL])
+@pytest.mark.parametrize(
+    ("kind", "copied"),
+    [
+        pytest.param(SHAPE, True, id="geometry"),
+        pytest.param(replace(PLACE, base_type_name="ext.geometry"), True, id="domain"),
+        pytest.param(replace(PLACE, type_name="geometry", base_type_name="bytea"), False, id="own"),
+        pytest.param(replace(SHAPE, type_kind="e"), False, id="enum of that name"),
+    ],
+)
+def test_a_key_of_an_extensions_type_is_known_by_the_name_of_its_base_type(
+    identity: ReplicaIdentity, kind: Column, copied: bool
+) -> None:
+    before = plan(None, table=keyed(kind, identity))
+    after = replace(before, types=TypesTable(geometry="native"))
+
+    assert is_copied(before, after) is copied
+    assert is_copied(after, before) is copied
+
+
 @pytest.mark.parametrize("identity", [ReplicaIdentity.DEFAULT, ReplicaIdentity.FULL])
 @pytest.mark.parametrize(
     ("before", "copied"),

@@ -14,6 +14,7 @@ from gateway.definitions.model import Element
 from gateway.definitions.tables.keys import KeyColumns
 from gateway.envelope.schema import describe
 from schemas.settings.tables import ChosenColumns, Envelope
+from schemas.types import of_spark
 from spark_consumer.errors import ContractError, TableError
 from spark_consumer.kafka.layout import KeyLayout, identity_layout, value_layout
 from spark_consumer.kafka.schema_contract import parsed_schema
@@ -93,6 +94,28 @@ def test_a_domain_in_a_key_is_compared_as_its_base_type(base: str) -> None:
 
     with pytest.raises(TableError, match="a key column of type"):
         canonical("v", "string", layout.pg_type, key=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "conversion"),
+    [
+        ("public.place", "ext.geometry(Point,4326)", "ewkb"),
+        ("public.place", "bytea", "bytea"),
+        ("public.geometry", "bytea", "bytea"),
+    ],
+)
+def test_the_bytes_of_a_domain_are_those_of_its_base_type(
+    name: str, base: str, conversion: str
+) -> None:
+    oid = 17 if base == "bytea" else 65_000
+    domain = replace(
+        column("b", (65_001, name), typtype="d"), base_type_oid=oid, base_type_name=base
+    )
+    written = describe("public", "t", [domain], types=NATIVE).value_schema
+
+    (layout,) = value_layout(parsed_schema(1, json.dumps(written))).columns
+
+    assert of_spark("binary", layout.pg_type).conversion == conversion
 
 
 def test_a_numeric_domain_in_a_key_is_compared_by_value() -> None:
