@@ -7,21 +7,18 @@ one do not describe this source.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from gateway.config import Settings
 from gateway.core.display import say
 from gateway.core.errors import ConfigError, SlotBusyError
+from gateway.core.failpoints import fail_point
 from gateway.core.records import Writer
 from gateway.core.watermark import CopyRequest
-from gateway.runtime.planning.ownership import writer_of
+from gateway.runtime.planning.ownership import topics_of, writer_of
 from gateway.runtime.planning.plan import read_definitions
 from gateway.runtime.planning.setup import slot_identity
-from gateway.sink.clients.identity import SlotIdentity
-from gateway.sink.delivery.producer import TransactionalProducer
 from gateway.sink.own_topics.owners import Owner, read_owners, take_over
 from gateway.sink.own_topics.progress import read_progress
 from gateway.sink.own_topics.requests import forget_offsets, send_request
@@ -31,8 +28,6 @@ from gateway.source.session.connection import ServerFacts, connect, server_facts
 from gateway.source.stream.slot import slot_status
 
 __all__ = ["take_over_from", "takeover"]
-
-_FENCE_S: Final = 30.0
 
 
 def takeover(settings: Settings, subscriptions: Sequence[str]) -> int:
@@ -98,41 +93,20 @@ def take_over_from(
     """
     if not owners:
         return
+    # The CLAIM comes last: until then the topics are another's, and the rest says nothing. A start
+    # that finds the CLAIM does the same again, unless retention has removed it by then.
     topic, identity = settings.topics.progress, slot_identity(facts, settings)
-    for owner in owners.values():
-        _fence(settings, owner.writer)
-    take_over(settings.kafka, registry, writer_of(facts, settings), owners)
-    for owner in owners.values():  # what has started meanwhile, and has not seen the CLAIM
-        _fence(settings, owner.writer)
     factor = settings.topics.replication_factor
     ensure_topics(settings.kafka, [progress_topic_spec(topic, replication_factor=factor)])
     found = read_progress(settings.kafka, topic, identity)
     states = () if found.watermark is None else found.watermark.copies
-    stale = {state.topic for state in states if state.subscription in owners and state.topic}
-    forget_offsets(
-        settings.kafka, topic, identity, registry, sorted(stale.intersection(found.offsets))
-    )
+    stale = topics_of(states, found.offsets, owners)
+    forget_offsets(settings.kafka, topic, identity, registry, sorted(stale))
     for name in owners:
         request = CopyRequest(uuid.uuid4().hex, None, None, name)
         send_request(settings.kafka, topic, identity, registry, request)
-
-
-def _fence(settings: Settings, writer: Writer | None) -> None:
-    """Abort the other gateway's open Kafka transaction; it restarts, and is refused then."""
-    if writer is None:
-        return
-    identity = SlotIdentity(*writer.owner)
-    deadline = time.monotonic() + _FENCE_S
-    transactions = TransactionalProducer(
-        settings.kafka,
-        identity.transactional_id,
-        lambda *_: None,
-        lambda: time.monotonic() >= deadline,
-    )
-    try:
-        transactions.start()
-    finally:
-        transactions.close()
+    fail_point("takeover.requested")
+    take_over(settings.kafka, registry, writer_of(facts, settings), owners)
 
 
 def _name(writer: Writer | None) -> str:

@@ -13,7 +13,7 @@ import psycopg
 from gateway.core.descriptors import wait_readable
 from gateway.core.errors import TransientError
 from gateway.core.failpoints import fail_point
-from gateway.core.lsn import format_lsn
+from gateway.core.lsn import Lsn, format_lsn
 from gateway.core.records import Batch, Cut, Record
 from gateway.core.watermark import CopyRequest, CopyState, StatePart, StatePartKind, Watermark
 from gateway.definitions import requests
@@ -70,6 +70,7 @@ def put_into_force(
     *,
     reconcile: bool,
     stopping: Callable[[], bool],
+    published: Mapping[str, Lsn] = MappingProxyType({}),
 ) -> Watermark:
     """Put `plan` into force at the watermark: commit markers and the states of all tables.
 
@@ -81,6 +82,8 @@ def put_into_force(
         sink: A sink that is not busy.
         reconcile: See `copy_states`.
         stopping: Called while waiting; True abandons the commit.
+        published: Position up to which another gateway has published, by subscription. The changes
+            of its tables up to there are not published once more.
 
     Returns:
         The watermark that is committed now.
@@ -93,23 +96,18 @@ def put_into_force(
     after = replace(
         watermark,
         definitions=definitions,
-        copies=tuple(
-            replace(state, consistent_point=point)
-            if state.state == "held" and state.consistent_point is None
-            else state
-            for state in states
-        ),
+        copies=tuple(_at(state, point, published) for state in states),
         refusal=None,
     )
     maker = HeaderMaker(point, None, None, None)
     value, headers = encode_reload(point, definitions), maker.make(point, 0, b"RELOAD")
-    published = [feed.subscription for feed in routes.addresses.feeds]
-    records = [routes.addresses.marker(name, value, headers) for name in published]
+    subscriptions = [feed.subscription for feed in routes.addresses.feeds]
+    records = [routes.addresses.marker(name, value, headers) for name in subscriptions]
     pending = _pending(after, routes)
     records += pending
     headers = maker.make(point, 0, b"COPY")
     for state in ended_states(watermark.copies, states):
-        if state.subscription in published:
+        if state.subscription in subscriptions:
             marker = encode_copy(replace(state, consistent_point=point))
             records.append(routes.addresses.marker(state.subscription, marker, headers))
         event(
@@ -122,7 +120,7 @@ def put_into_force(
             because=state.reason or "it is not in the publications under this name",
         )
     _log_held(watermark.copies, states)
-    cut = Cut(point, routes.addresses.feeds, None, published)
+    cut = Cut(point, routes.addresses.feeds, None, subscriptions)
     _commit(sink, Batch(records, after, cut), stopping)
     fail_point("copy.announced")
     event(
@@ -134,6 +132,15 @@ def put_into_force(
         tables_to_copy=len(pending),
     )
     return after
+
+
+def _at(state: CopyState, point: Lsn, published: Mapping[str, Lsn]) -> CopyState:
+    """Return a state with the position that it has when definitions come into force at `point`."""
+    if state.state == "held" and state.consistent_point is None:
+        return replace(state, consistent_point=point)
+    if state.state == "pending" and state.subscription in published:
+        return replace(state, consistent_point=published[state.subscription])
+    return state
 
 
 def commit_states(

@@ -53,6 +53,7 @@ from gateway.runtime.loop.pipeline import Outcome
 from gateway.runtime.loop.receiver import Receiver
 from gateway.runtime.planning.lost_records import copied_again
 from gateway.runtime.planning.lost_topics import forget_lost, hold_lost, unknown_ends
+from gateway.runtime.planning.ownership import all_pending, forget_foreign_offsets, published_until
 from gateway.runtime.planning.routes import Outside
 from gateway.runtime.planning.setup import (
     make_sink,
@@ -250,7 +251,13 @@ class Attempt:
             states = copied_again(recovered.watermark.copies, lost, setup.routing.topic_names)
             recovered = replace(recovered, watermark=replace(recovered.watermark, copies=states))
         # Before anything is written; again, as it may have been long since the first look.
-        slot.claim()
+        taken = slot.claim()
+        fail_point("start.topics_claimed")
+        if taken:
+            recovered = forget_foreign_offsets(
+                settings, setup.facts, outside.registry, recovered, taken
+            )
+            fail_point("start.offsets_forgotten")
         sink.begin_after(unknown_ends(settings, setup, recovered), setup.topic_ids)
         # For the whole plan: tables that cannot be published are refused before anything is done.
         routes = outside.routes(setup.plan, setup.routing, ask_server=self._carried.ask_server)
@@ -272,6 +279,8 @@ class Attempt:
             first = Watermark(slot.made_at, setup.facts.timeline, fingerprint, ())
             stopping, parts = self._process.stopping, recovered.parts
             return GoOn(begin(setup.plan, first, routes, sink, stopping, parts))
+        if taken and facts.watermark is not None:
+            facts = replace(facts, watermark=all_pending(facts.watermark, taken))
         decision = decide(facts)
         if not isinstance(decision, GoOn):
             assert isinstance(decision, StartOver), "the slot is held, so it exists"
@@ -283,7 +292,7 @@ class Attempt:
             # lose tables of sub-selects, whose sets must not be there when they come back.
             commit_states(known, sink, self._process.stopping, stale)
         slot.ensure_publications()
-        if not (decision.rewritten or decision.altered or lost):
+        if not (decision.rewritten or decision.altered or lost or taken):
             return decision
         watermark = put_into_force(
             setup.plan,
@@ -293,6 +302,7 @@ class Attempt:
             sink,
             reconcile=decision.rewritten,
             stopping=self._process.stopping,
+            published=published_until(taken, facts.server.wal_end),
         )
         if lost:
             forget_lost(settings, setup, outside.registry, recovered, lost)

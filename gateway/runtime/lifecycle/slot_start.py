@@ -23,6 +23,7 @@ from gateway.runtime.planning.routes import Outside
 from gateway.runtime.planning.setup import Setup, commit_claim, make_sink, slot_identity
 from gateway.runtime.wait_log import WaitNotice
 from gateway.sink.delivery.committed_state import CommittedState
+from gateway.sink.own_topics.owners import Owner
 from gateway.sink.own_topics.progress import read_progress, read_systems
 from gateway.source.provisioning.own_publications import check_publications, ensure_publications
 from gateway.source.provisioning.publication_state import read_with_updates
@@ -158,12 +159,16 @@ class SlotStart:
         event(_LOG, logging.INFO, "slot created", slot=slot, consistent_point=format_lsn(point))
         return point
 
-    def claim(self) -> None:
-        """Claim the topics of all subscriptions; refused if they are another gateway's."""
+    def claim(self) -> dict[str, Owner]:
+        """Claim the topics of all subscriptions; refused if they are another gateway's.
+
+        Returns:
+            As `gateway.runtime.planning.ownership.claim_topics`.
+        """
         setup, outside = self.setup, self.outside
         muted = setup.routing.muted
         names = [s.name for s in setup.plan.subscriptions if s.name not in muted]
-        claim_topics(self.settings, outside.connection, setup.facts, outside.registry, names)
+        return claim_topics(self.settings, outside.connection, setup.facts, outside.registry, names)
 
     def start(self) -> ReplicationConnection:
         """Start the stream of the slot: from here on no other gateway leads."""

@@ -4,28 +4,46 @@ Identity is the source's system identifier, database and slot: a restart, a fail
 process or to a promoted standby, and a slot that is made again have the same. A server after
 pg_upgrade or restored from a dump has not, nor has a slot of another name; that is a takeover, and
 a person says so (`pgsluice takeover`, `pgsluice slot drop --system-identifier`).
+
+A gateway's knowledge of a subscription's topics is void once another one has written there. The
+CLAIM says so until the first marker after it. In between, the offsets are forgotten, and then one
+Kafka transaction has the first markers and the states in which all tables are pending. A start that
+finds the CLAIM last does all of it, again if need be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from functools import cache, partial
 
 import psycopg
 
 from gateway.config import Settings
 from gateway.core.errors import FatalError
-from gateway.core.lsn import ZERO_LSN
+from gateway.core.lsn import ZERO_LSN, Lsn
 from gateway.core.records import Writer
+from gateway.core.watermark import CopyState, Watermark, restarted
 from gateway.sink.clients.identity import SlotIdentity
-from gateway.sink.own_topics.owners import claim, read_owners, refuse_foreign
+from gateway.sink.delivery.committed_state import CommittedState
+from gateway.sink.own_topics.owners import Owner, claim, read_owners, refuse_foreign
 from gateway.sink.own_topics.progress import read_progress
+from gateway.sink.own_topics.requests import forget_offsets
 from gateway.sink.registry.registry import Registry
 from gateway.sink.topics.topics import describe_topics
 from gateway.source.session.connection import ServerFacts
 from gateway.source.stream.slot import slot_status
+from schemas.topic_names import topic_part
 
-__all__ = ["claim_topics", "refuse_foreign_topics", "writer_of"]
+__all__ = [
+    "all_pending",
+    "claim_topics",
+    "forget_foreign_offsets",
+    "published_until",
+    "refuse_foreign_topics",
+    "topics_of",
+    "writer_of",
+]
 
 
 def _identity(facts: ServerFacts, settings: Settings) -> SlotIdentity:
@@ -69,14 +87,18 @@ def claim_topics(
     facts: ServerFacts,
     registry: Registry,
     subscriptions: Iterable[str],
-) -> None:
+) -> dict[str, Owner]:
     """Claim the topics for this gateway, before its first record goes there.
+
+    Returns:
+        The subscriptions taken from another gateway whose tables are not pending yet: see
+        `gateway.sink.own_topics.owners.claim`.
 
     Raises:
         ForeignTopics: another gateway's; perhaps it was quicker.
         TransientError: Kafka or the registry does not answer.
     """
-    claim(
+    return claim(
         settings.kafka,
         registry,
         writer_of(facts, settings),
@@ -84,6 +106,67 @@ def claim_topics(
         known=cache(partial(_has_watermark, settings, facts)),
         siblings=_idle_siblings(settings, connection),
     )
+
+
+def forget_foreign_offsets(
+    settings: Settings,
+    facts: ServerFacts,
+    registry: Registry,
+    committed: CommittedState,
+    taken: Collection[str],
+) -> CommittedState:
+    """Forget the offsets of topics that others have written to; return what remains known.
+
+    `committed` is this gateway's state, `taken` are subscriptions taken from another gateway.
+
+    Raises:
+        TransientError: Kafka or the registry does not answer.
+    """
+    states = () if committed.watermark is None else committed.watermark.copies
+    stale = topics_of(states, committed.offsets, taken)
+    if stale:
+        topic, identity = settings.topics.progress, _identity(facts, settings)
+        forget_offsets(settings.kafka, topic, identity, registry, sorted(stale))
+    known = {topic: ends for topic, ends in committed.offsets.items() if topic not in stale}
+    return replace(committed, offsets=known)
+
+
+def topics_of(
+    states: Iterable[CopyState], topics: Iterable[str], subscriptions: Collection[str]
+) -> set[str]:
+    """Return those of `topics` that are of tables of `subscriptions`, now or formerly."""
+    own = {state.topic for state in states if state.subscription in subscriptions}
+    prefixes = tuple(f"{topic_part(name)}." for name in subscriptions)
+    return {topic for topic in topics if topic in own or topic.startswith(prefixes)}
+
+
+def all_pending(watermark: Watermark, subscriptions: Collection[str]) -> Watermark:
+    """Return the watermark in which all tables of `subscriptions` are to be copied."""
+    states = (
+        replace(restarted(state), taken=state.taken)
+        if state.subscription in subscriptions and state.state in ("copying", "ready")
+        else state
+        for state in watermark.copies
+    )
+    return replace(watermark, copies=tuple(states))
+
+
+def published_until(taken: Mapping[str, Owner], wal_end: Lsn) -> dict[str, Lsn]:
+    """Return the position up to which the previous owner has published, by subscription.
+
+    It is left out if the previous owner has read another server.
+
+    Args:
+        taken: Owners of the subscriptions that were taken from another gateway.
+        wal_end: End of the server's WAL, beyond which no gateway can have read.
+    """
+    return {
+        name: min(owner.reached, wal_end)
+        for name, owner in taken.items()
+        if owner.writer is not None
+        and owner.taken_from is not None
+        and owner.writer.owner[:2] == owner.taken_from.owner[:2]
+    }
 
 
 def _has_watermark(settings: Settings, facts: ServerFacts) -> bool:

@@ -40,7 +40,7 @@ from gateway.definitions.tables.labels import has_new_labels
 from gateway.observe import Counters, event
 from gateway.routing import RoutingSettings
 from gateway.runtime.planning.held_retries import HeldLooks
-from gateway.runtime.planning.ownership import claim_topics
+from gateway.runtime.planning.ownership import claim_topics, forget_foreign_offsets
 from gateway.runtime.planning.partition_retries import PartitionRetries
 from gateway.runtime.planning.plan import read_definitions, read_plan
 from gateway.runtime.planning.setup import register, slot_identity, with_topics
@@ -363,7 +363,11 @@ class Reloader:
             with Registry(settings.registry, on_wait=self._go_on) as registry:
                 _, routing, _, more = register(settings, connection, plan, facts, registry)
                 if not more and (added := _added(self._plan, plan) - routing.muted.keys()):
-                    claim_topics(settings, connection, facts, registry, added)
+                    taken = claim_topics(settings, connection, facts, registry, added)
+                    if taken:
+                        topic, identity = settings.topics.progress, slot_identity(facts, settings)
+                        committed = read_progress(settings.kafka, topic, identity, settled=False)
+                        forget_foreign_offsets(settings, facts, registry, committed, taken)
             if not more and not differs and routing.muted.keys() == muted.keys():
                 return None
             if not more:

@@ -8,6 +8,13 @@ only if the topics had no owner, or were owned by its writer or by the one that 
 
 Claims are produced outside of Kafka transactions, because the start of a transactional producer
 would fence another gateway of the slot.
+
+A CLAIM that takes topics from another gateway is also the order to copy their tables. It stands
+until its writer's next marker, which is in one Kafka transaction with the states in which the
+tables are to be copied (`gateway.runtime.planning.ownership`): wherever a gateway dies between the
+two, the next start finds the CLAIM without a successor, and does the same. The previous owner is
+fenced before the CLAIM, since its open Kafka transaction would hide it, and once more when the
+CLAIM can be read: whoever starts after that sees it, and whoever started before cannot write.
 """
 
 from __future__ import annotations
@@ -16,14 +23,15 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 import schemas
 from gateway.core.errors import FatalError, ProtocolError, TransientError
-from gateway.core.lsn import ZERO_LSN
+from gateway.core.failpoints import fail_point
+from gateway.core.lsn import ZERO_LSN, Lsn
 from gateway.core.names import transaction_topic
 from gateway.core.records import Record, Writer
 from gateway.envelope.envelope import wire_prefix
@@ -32,7 +40,9 @@ from gateway.envelope.markers import encode_claim, encode_writer
 from gateway.observe import event
 from gateway.sink.clients.client_errors import ErrorCallback
 from gateway.sink.clients.failures import classify_kafka_error
+from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.clients.properties import connect_first, consumer_properties, make_client
+from gateway.sink.delivery.producer import TransactionalProducer
 from gateway.sink.own_topics.requests import send
 from gateway.sink.reading.decoding import RegisteredSchemas
 from gateway.sink.registry.registry import Registry
@@ -70,11 +80,13 @@ class NamedOwners:
         is_claim: Whether the marker is a CLAIM.
         writer: Writer; None if the marker does not name one.
         taken_from: Previous owner named in a CLAIM.
+        reached: Position of a PROGRESS; 0 for other markers.
     """
 
     is_claim: bool
     writer: Writer | None
     taken_from: Writer | None = None
+    reached: Lsn = ZERO_LSN
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +95,14 @@ class Owner:
 
     Attributes:
         writer: Owning gateway; None if the markers do not name their writer.
+        taken_from: Previous owner, until the owner has written another marker than its CLAIM.
+        reached: Position of the last PROGRESS that was read: the previous owner's if there is one.
+            0 if none was read.
     """
 
     writer: Writer | None
+    taken_from: Writer | None = None
+    reached: Lsn = field(default=ZERO_LSN, compare=False)
 
 
 class ForeignTopics(FatalError):
@@ -102,11 +119,19 @@ def owner_of(markers: Iterable[NamedOwners], before: Owner | None = None) -> Own
     owner = before
     for marker in markers:
         held = None if owner is None else owner.writer
-        if marker.is_claim and held is not None and marker.writer is not None:
-            asked = None if marker.taken_from is None else marker.taken_from.owner
+        reached = ZERO_LSN if owner is None else owner.reached
+        if not marker.is_claim:
+            owner = Owner(marker.writer, reached=marker.reached or reached)
+            continue
+        taken_from = marker.taken_from
+        if held is not None and marker.writer is not None:
+            asked = None if taken_from is None else taken_from.owner
             if held.owner not in (marker.writer.owner, asked):
                 continue  # another gateway was first
-        owner = Owner(marker.writer)
+            if held.owner == marker.writer.owner:
+                assert owner is not None
+                taken_from = owner.taken_from  # claimed once more, or by its own owner
+        owner = Owner(marker.writer, taken_from, reached)
     return owner
 
 
@@ -247,6 +272,7 @@ def _named_owners(
             datum["kind"] == "CLAIM",
             _writer(datum["writer"]),
             _writer(datum["taken_from"]),
+            Lsn(datum["end_lsn"]) if datum["kind"] == "PROGRESS" else ZERO_LSN,
         )
     except ProtocolError as error:
         event(
@@ -272,7 +298,7 @@ def claim(
     *,
     known: Callable[[], bool] = lambda: False,
     siblings: Iterable[str] = (),
-) -> None:
+) -> dict[str, Owner]:
     """Ensure that `writer` owns the topics of `subscriptions`; claim those without an owner.
 
     The marker topics must exist.
@@ -286,9 +312,14 @@ def claim(
             called only if there are such markers.
         siblings: Unread slots of the same configuration, whose topics are taken over.
 
+    Returns:
+        The subscriptions that were taken from another gateway, now or earlier, and have no marker
+        of the writer's since: all that it knows of their topics is void, and their tables are to be
+        copied.
+
     Raises:
         ForeignTopics: another gateway owns the topics of one.
-        TransientError: Kafka or the registry does not answer in time.
+        TransientError: Kafka or the registry does not answer in time, or a claim cannot be read.
     """
     names = list(subscriptions)
     owners = read_owners(kafka, registry, names)
@@ -300,17 +331,12 @@ def claim(
             wanted[name] = None
         elif owner.writer.owner != writer.owner:
             wanted[name] = owner.writer
-    if not wanted:
-        return
-    _produce_claims(kafka, registry, writer, wanted)
-    after = read_owners(kafka, registry, wanted)
-    if any(after.get(name) == owners.get(name) for name in wanted):
-        raise TransientError(
-            "the claims of topics cannot be read yet: an open Kafka transaction is before them"
-        )
-    # If another gateway started at the same instant, the first one wins.
-    refuse_foreign(writer, after, known=known)
-    event(_LOG, logging.INFO, "topics claimed", subscriptions=", ".join(sorted(wanted)))
+    if wanted:
+        owners |= _claim(kafka, registry, writer, wanted)
+        # If another gateway started at the same instant, the first one wins.
+        refuse_foreign(writer, owners, known=known)
+        event(_LOG, logging.INFO, "topics claimed", subscriptions=", ".join(sorted(wanted)))
+    return {name: owner for name, owner in owners.items() if owner.taken_from is not None}
 
 
 def refuse_foreign(
@@ -366,10 +392,11 @@ def take_over(
     """Make the writer the owner of the topics, whoever owned them before.
 
     Raises:
-        TransientError: Kafka or the registry does not answer, or another gateway has written again.
+        TransientError: Kafka or the registry does not answer, a claim cannot be read, or another
+            gateway has written again.
     """
-    _produce_claims(kafka, registry, writer, {name: owner.writer for name, owner in owners.items()})
-    for name, owner in read_owners(kafka, registry, owners).items():
+    wanted = {name: owner.writer for name, owner in owners.items()}
+    for name, owner in _claim(kafka, registry, writer, wanted).items():
         if owner.writer is None or owner.writer.owner != writer.owner:
             raise TransientError(
                 f"the topics of subscription {name} are not taken over: {owner.writer} has written "
@@ -378,12 +405,60 @@ def take_over(
             )
 
 
+def _claim(
+    kafka: Mapping[str, str | int | bool],
+    registry: Registry,
+    writer: Writer,
+    wanted: Mapping[str, Writer | None],
+) -> dict[str, Owner]:
+    """Claim topics; return their owners as of the claims.
+
+    `wanted` has the gateway from which they are taken, or None, by subscription.
+
+    Raises:
+        TransientError: Kafka or the registry does not answer, or the claims cannot be read yet.
+    """
+    previous = {held.owner: held for held in wanted.values() if held is not None}
+    for held in previous.values():
+        _fence(kafka, held)
+    claims = _produce_claims(kafka, registry, writer, wanted)
+    fail_point("takeover.claimed")
+    bounds = read_bounds(kafka, [(topic, 0) for topic in claims], committed=True)
+    hidden = [topic for topic, offset in claims.items() if bounds[topic, 0].end <= offset]
+    if hidden:
+        raise TransientError(
+            f"the claims in {', '.join(sorted(hidden))} cannot be read yet: an open Kafka "
+            "transaction is before them",
+            hint="it ends with the program that writes there, at the latest after its "
+            "transaction.timeout.ms; `kafka-transactions.sh` lists it",
+        )
+    for held in previous.values():
+        _fence(kafka, held)
+    return read_owners(kafka, registry, wanted)
+
+
+def _fence(kafka: Mapping[str, str | int | bool], writer: Writer) -> None:
+    """Abort the gateway's open Kafka transaction; it restarts, and is refused if it is foreign."""
+    deadline = time.monotonic() + _TIMEOUT_S
+    transactions = TransactionalProducer(
+        kafka,
+        SlotIdentity(*writer.owner).transactional_id,
+        lambda *_: None,
+        lambda: time.monotonic() >= deadline,
+    )
+    try:
+        transactions.start()
+    finally:
+        transactions.close()
+
+
 def _produce_claims(
     kafka: Mapping[str, str | int | bool],
     registry: Registry,
     writer: Writer,
     wanted: Mapping[str, Writer | None],
-) -> None:
+) -> dict[str, int]:
+    """Produce a CLAIM for each subscription; return their offsets by topic."""
     headers = HeaderMaker(ZERO_LSN, None, None, None).make(ZERO_LSN, 0, b"CLAIM")
     records: list[Record] = []
     for name, taken_from in wanted.items():
@@ -391,4 +466,4 @@ def _produce_claims(
         number = registry.register(f"{topic}-value", schemas.load("transaction"))
         value = wire_prefix(number) + encode_writer(writer, taken_from) + encode_claim()
         records.append((topic, 0, None, value, headers))
-    send(kafka, records, "claiming topics")
+    return send(kafka, records, "claiming topics")

@@ -56,8 +56,10 @@ def forget_offsets(
     send(kafka, progress.encode_forgotten(topics), f"writing to topic {topic}")
 
 
-def send(kafka: Mapping[str, str | int | bool], records: Iterable[Record], doing: str) -> None:
-    """Produce `records` outside of Kafka transactions and wait for their delivery.
+def send(
+    kafka: Mapping[str, str | int | bool], records: Iterable[Record], doing: str
+) -> dict[str, int]:
+    """Produce `records` outside of Kafka transactions; return the greatest offset in each topic.
 
     Args:
         kafka: librdkafka properties of the user.
@@ -69,10 +71,14 @@ def send(kafka: Mapping[str, str | int | bool], records: Iterable[Record], doing
         FatalError: Kafka refuses access.
     """
     failed: list[tuple[KafkaError, str]] = []
+    offsets: dict[str, int] = {}
 
     def delivered(error: KafkaError | None, message: Message) -> None:
+        topic, offset = message.topic() or "", message.offset()
         if error is not None:
-            failed.append((error, message.topic() or ""))
+            failed.append((error, topic))
+        elif offset is not None:
+            offsets[topic] = max(offset, offsets.get(topic, 0))
 
     connection_errors = ErrorCallback()
     producer = make_client(Producer, sender_properties(kafka), connection_errors)
@@ -86,3 +92,4 @@ def send(kafka: Mapping[str, str | int | bool], records: Iterable[Record], doing
         raise classify_kafka_error(error, doing=doing, topic=topic, reported=connection_errors.last)
     if waiting:
         raise TransientError(f"{doing}: no answer in {_TIMEOUT_S:.0f} s")
+    return offsets

@@ -190,7 +190,7 @@ def test_of_two_that_begin_at_one_instant_one_wins(kafka: str, registry: str) ->
     assert owners == {
         name: Owner(one if first else other) for name, (first, _) in zip(names, won, strict=True)
     }
-    assert after == {names[0]: Owner(loser)}
+    assert after == {names[0]: Owner(loser, taken_from=one if won[0][0] else other)}
 
 
 def test_the_owner_is_read_before_a_large_transaction_that_is_open(

@@ -64,6 +64,13 @@ RUNNING_POINTS: Final = (
     "pipeline.piece_submitted",
 )
 RELOAD_POINTS: Final = ("copy.announced", "copy.between_chunks", "copy.before_ready")
+TAKEOVER_POINTS: Final = (
+    "takeover.requested",
+    "takeover.claimed",
+    "start.topics_claimed",
+    "start.offsets_forgotten",
+    "copy.announced",
+)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.gateway.fault_stage import FIRST_START_POINTS, RELOAD_POINTS, RUNNING_POINTS
+from tests.support.gateway.fault_stage import (
+    FIRST_START_POINTS,
+    RELOAD_POINTS,
+    RUNNING_POINTS,
+    TAKEOVER_POINTS,
+)
 
 ROOT = Path(__file__).parents[3]
 
@@ -19,13 +24,18 @@ def in_the_code() -> list[str]:
     return sorted(name for text in texts for name in re.findall(r'fail_point\("(.+?)"\)', text))
 
 
-def test_each_place_is_documented_and_a_fault_of_the_sequence() -> None:
+def test_each_place_is_documented_and_a_fault_of_a_test() -> None:
     documented = re.findall(
         r"^\| `([a-z_]+\.[a-z_]+)` \|", (ROOT / "docs" / "testing.md").read_text(), re.MULTILINE
     )
 
     assert in_the_code() == sorted(documented)
-    assert set(in_the_code()) == {*FIRST_START_POINTS, *RUNNING_POINTS, *RELOAD_POINTS}
+    assert set(in_the_code()) == {
+        *FIRST_START_POINTS,
+        *RUNNING_POINTS,
+        *RELOAD_POINTS,
+        *TAKEOVER_POINTS,
+    }
 
 
 def test_the_process_dies_when_it_comes_by_for_the_nth_time() -> None:

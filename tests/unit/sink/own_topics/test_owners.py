@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.core.lsn import Lsn
 from gateway.core.records import Writer
 from gateway.sink.own_topics.owners import (
     ForeignTopics,
@@ -34,11 +35,16 @@ def row(writer: Writer | None) -> NamedOwners:
         ([claim(A), claim(B)], Owner(A)),
         ([claim(A), claim(B), claim(A)], Owner(A)),
         ([row(A), claim(B)], Owner(A)),
-        ([row(A), claim(B, A)], Owner(B)),
-        ([row(A), claim(B, A), claim(C, A)], Owner(B)),
-        ([row(A), claim(B, A), claim(A)], Owner(B)),
-        ([row(A), claim(B, A), row(B), claim(A, B)], Owner(A)),
-        ([row(A), claim(B, RENAMED)], Owner(B)),
+        ([row(A), claim(B, A)], Owner(B, A)),
+        ([claim(B, A)], Owner(B, A)),
+        ([row(A), claim(B, A), claim(B, A)], Owner(B, A)),
+        ([row(A), claim(B, A), row(B)], Owner(B)),
+        ([row(A), claim(B, A), row(B), claim(B, A)], Owner(B)),
+        ([row(A), claim(B, A), row(A), claim(B, A)], Owner(B, A)),
+        ([row(A), claim(B, A), claim(C, A)], Owner(B, A)),
+        ([row(A), claim(B, A), claim(A)], Owner(B, A)),
+        ([row(A), claim(B, A), row(B), claim(A, B)], Owner(A, B)),
+        ([row(A), claim(B, RENAMED)], Owner(B, RENAMED)),
         ([row(None)], Owner(None)),
         ([row(None), claim(A), claim(B)], Owner(A)),
         ([row(A), row(B)], Owner(B)),
@@ -48,6 +54,15 @@ def test_the_first_claim_counts_and_a_takeover_names_whom_it_takes_from(
     markers: list[NamedOwners], owner: Owner | None
 ) -> None:
     assert owner_of(markers) == owner
+
+
+def test_the_position_of_the_previous_owner_is_that_of_its_last_progress() -> None:
+    until = [NamedOwners(False, A, reached=Lsn(at)) for at in (5, 9, 7)]
+
+    owner = owner_of([*until, row(A), claim(B, A)])
+
+    assert owner is not None
+    assert owner.reached == Lsn(7)
 
 
 def test_who_goes_by_another_name_on_the_same_slot_is_the_same_owner() -> None:

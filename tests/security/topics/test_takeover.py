@@ -1,0 +1,83 @@
+"""A takeover that breaks off, wherever that is, ends in the table of the source."""
+
+from __future__ import annotations
+
+import signal
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.security.topics.test_topic_owner import both, run_to_now
+from tests.support.gateway.fault_stage import TAKEOVER_POINTS
+from tests.support.gateway.process import GatewayProcess
+from tests.support.gateway.scene import Scene
+
+__all__ = ["both"]
+
+pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
+
+
+@pytest.fixture
+def taken(both: tuple[Scene, Scene]) -> Iterator[tuple[Scene, Scene]]:
+    """Production, whose topics have rows of a staging that has taken them over."""
+    production, staging = both
+    run_to_now(production)
+    assert staging.cli("takeover", production.slot).code == 0
+    run_to_now(staging)
+    with staging.connect() as connection:
+        connection.execute("INSERT INTO t VALUES (77, 77)")
+    run_to_now(staging)
+    with production.connect() as connection:
+        connection.execute("UPDATE t SET b = 7 WHERE a = 1; INSERT INTO t VALUES (3, 7)")
+    yield production, staging
+
+
+def test_a_takeover_whose_claim_cannot_be_read_back_is_completed_by_the_next_start(
+    taken: tuple[Scene, Scene], kafka: str
+) -> None:
+    production, _ = taken
+    name = production.slot
+    producer = Producer({"bootstrap.servers": kafka, "transactional.id": uuid.uuid4().hex})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(f"{name}.transaction", b"?")
+    producer.flush()
+
+    first = production.cli("takeover", name)
+    producer.abort_transaction()
+    second = production.cli("takeover", name)
+    run_to_now(production)
+
+    assert first.code == 75
+    assert f"{name}.transaction" in first.err
+    assert "an open Kafka transaction is before them" in first.err
+    assert (second.code, "this gateway's already" in second.out) == (0, True)
+    assert production.rebuilt("t") == [(1, 7), (2, 0), (3, 7)]
+
+
+def test_a_takeover_that_is_killed_anywhere_ends_in_the_table_of_the_source(
+    taken: tuple[Scene, Scene],
+) -> None:
+    production, _ = taken
+    name = production.slot
+    died = []
+
+    for point in TAKEOVER_POINTS:
+        environment = {"PGSLUICE_FAILPOINT": point}
+        if point.startswith("takeover."):
+            arguments = ["takeover", name, "--config", str(production.project.write())]
+            production.project.processes.append(GatewayProcess(arguments, environment))
+        else:
+            production.project.start(environment=environment)
+        died.append(production.project.processes[-1].wait())
+    run_to_now(production)
+
+    assert died == [-signal.SIGKILL] * len(TAKEOVER_POINTS)
+    assert production.rebuilt("t") == [(1, 7), (2, 0), (3, 7)]
+    markers = [(m["kind"], m["copy"] and m["copy"]["state"]) for m in production.markers()]
+    after = markers[[kind for kind, _ in markers].index("CLAIM", 2) :]
+    assert ("COPY", "pending") in after[: after.index(("COPY", "copying"))], (
+        "readers take the table for complete while it has the rows of another source"
+    )
