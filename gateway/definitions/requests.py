@@ -157,4 +157,5 @@ def _asked(state: CopyState, request: CopyRequest) -> CopyState:
     if state.state == "ready":
         # Consumers have the whole table until a full copy starts with its `t`.
         return replace(state, asked=request.where, progress=Progress(), published=0)
-    return replace(restarted(state), taken=state.taken)
+    point = state.consistent_point if state.state == "pending" else None
+    return replace(restarted(state), taken=state.taken, consistent_point=point)

@@ -151,6 +151,8 @@ class Router:
             TransientError: the connection that evaluates filters was lost.
         """
         if self._verdicts is not None:
+            if self._routes.begins:
+                self._routes.begin_tables(item.end_lsn)
             self._verdicts.foresee(item)
 
     def route(self, transaction: Transaction) -> Iterator[list[Record]]:
@@ -165,6 +167,8 @@ class Router:
             SchemaError: a relation cannot be published.
             TransientError: the registry or the catalog could not be reached.
         """
+        if self._routes.begins and self._verdicts is None:
+            self._routes.begin_tables(transaction.end_lsn)
         tx = self._state(transaction)
         if self._inner is not None:
             tx.followed = self._inner.begin(transaction)
@@ -205,7 +209,7 @@ class Router:
         Returns:
             None if the next transaction is left to `route`.
         """
-        if self._compiled is None or not self.routes_series:
+        if self._compiled is None or not self.routes_series or self._routes.begins:
             return None
         last = self._routes.history.last
         self._routes.enter(last)

@@ -73,6 +73,8 @@ class RelationRoutes:
         two_phase: Names of the subscriptions that receive PREPARE markers.
         copy_invalidated: Whether a relation of a table that is being copied has changed.
         addresses: Topics that records go to.
+        begins: Positions up to which another gateway has published the changes of a table: those of
+            transactions that end later are published here.
         copies: Copies in progress.
         projections: Known tables and their projections.
         held: Tables that the routes no longer serve.
@@ -108,6 +110,7 @@ class RelationRoutes:
         self._new_plan: Plan | None = None
         self.evaluator = evaluator
         self.copy_invalidated = False
+        self.begins: dict[tuple[str, int], Lsn] = {}
         self.schemas = ""
         self.copies = WatchedCopies()
         self.settings = settings
@@ -271,6 +274,14 @@ class RelationRoutes:
             self._publishes = publishes
             self.by_oid.clear()
         return until
+
+    def begin_tables(self, end_lsn: Lsn) -> None:
+        """Publish the tables whose position in `begins` is before the end of a transaction."""
+        begun = [table_id for table_id, until in self.begins.items() if until < end_lsn]
+        for table_id in begun:
+            del self.begins[table_id]
+        if begun:
+            self.by_oid.clear()
 
     def pop_new_plan(self) -> Plan | None:
         """Return the plan that results from DDL messages since the last call, or None."""
@@ -462,6 +473,8 @@ class RelationRoutes:
         shared = SharedProjections(self._builder, self.filters, names, asking)
         for publish in published_as(relation.relation_oid, publishes):
             table_id = (publish.subscription, publish.target_oid)
+            if table_id in self.begins:
+                continue
             try:
                 projection = self.projections.of_relation(publish, relation)
                 keyed_by = _signatures(projection)

@@ -17,8 +17,8 @@ from functools import partial
 from typing import Final
 
 from gateway.core.errors import FatalError, TransientError
-from gateway.core.lsn import ZERO_LSN, format_lsn
-from gateway.core.watermark import CopyRequest, CopyState, StatePart, StateParts
+from gateway.core.lsn import ZERO_LSN, Lsn, format_lsn
+from gateway.core.watermark import CopyRequest, CopyState, StatePart, StateParts, Watermark
 from gateway.definitions.requests import new_partitions, released
 from gateway.observe import event
 from gateway.routing import Router
@@ -107,6 +107,7 @@ class Streaming:
             ask_server=carried.ask_server,
             moving=None if self._followed is None else followed.moving,
         )
+        self._routes.begins |= _published_elsewhere(going_on.watermark)
         router = Router(
             self._routes,
             setup.routing,
@@ -337,6 +338,17 @@ class Streaming:
         )
         warn_of_merging(settings.kafka, copier.merging())
         return copier
+
+
+def _published_elsewhere(watermark: Watermark) -> dict[tuple[str, int], Lsn]:
+    """Return positions up to which another gateway has published, by subscription and OID."""
+    return {
+        (state.subscription, state.oid): state.consistent_point
+        for state in watermark.copies
+        if state.state == "pending"
+        and state.consistent_point is not None
+        and state.consistent_point > watermark.end_lsn
+    }
 
 
 def _pop_parts(following: Following, receiver: Receiver) -> tuple[StatePart, ...]:

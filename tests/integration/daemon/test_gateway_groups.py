@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
+from itertools import groupby
 
 import pytest
 
@@ -74,6 +76,57 @@ def test_each_group_has_a_slot_and_a_process_and_one_status_shows_all(
     assert_exactly_once(s, ["t"], f"{slot}_low")
     assert_exactly_once(s, ["t", "other"], f"{slot}_high")
     assert s.cli("status").code == 75, "no gateway reads any of the slots"
+
+
+def test_a_subscription_that_moves_to_another_group_and_back_is_published_once(
+    scene: Callable[..., Scene], database: Database
+) -> None:
+    slot = f"gw_{database.name}"
+    low, high = f"{slot}_low", f"{slot}_high"
+    before, after = {"lows": [low], "rest": [high]}, {"lows": [], "rest": [low, high]}
+    s = scene(DEFINITIONS, **{"source.groups": before})
+
+    with database.connect() as connection:
+        connection.execute(
+            "CREATE TABLE t (a int PRIMARY KEY, b int); CREATE TABLE other (a int PRIMARY KEY);"
+            "INSERT INTO t VALUES (1, 0), (2, 0), (11, 0)"
+        )
+
+        def run(group: str, groups: dict[str, list[str]]) -> None:
+            s.project.extra = {"source.groups": groups}
+            ended = s.cli("run", "--group", group, "--endpos", current_lsn(connection))
+            assert ended.code == 0, ended.err
+
+        run("lows", before)
+        run("rest", before)
+        connection.execute("UPDATE t SET b = 1 WHERE a = 1")
+        run("lows", before)
+        connection.execute("DELETE FROM t WHERE a = 2; INSERT INTO t VALUES (3, 0)")
+        run("rest", after)
+        connection.execute("INSERT INTO t VALUES (2, 5); DELETE FROM t WHERE a = 3")
+        run("rest", after)
+        connection.execute("INSERT INTO t VALUES (4, 0)")
+        # Nothing was read by the gateway of this group since; it dies wherever it can on its way.
+        s.project.extra = {"source.groups": before}
+        points = ("start.topics_claimed", "start.offsets_forgotten", "copy.announced")
+        died = [
+            s.project.start("--group", "lows", environment={"PGSLUICE_FAILPOINT": point}).wait()
+            for point in points
+        ]
+        run("lows", before)
+        connection.execute("UPDATE t SET b = 2 WHERE a = 4")
+        run("lows", before)
+        rows = sorted(connection.execute("SELECT * FROM t WHERE a < 10").fetchall())
+
+    assert died == [-signal.SIGKILL] * len(points)
+    assert s.rebuilt("t", low) == rows
+    markers = s.markers(low)
+    ends = [(m["xid"], m["commit_lsn"]) for m in markers if m["kind"] == "END"]
+    assert ends == sorted(set(ends), key=lambda end: end[1]), "published twice, or out of order"
+    writers = [m["writer"]["slot"] for m in markers]
+    assert [name for name, _ in groupby(writers)] == [
+        f"{slot}_{g}" for g in ("lows", "rest", "lows")
+    ]
 
 
 def test_a_gateway_that_is_not_told_its_group_says_which_there_are(
