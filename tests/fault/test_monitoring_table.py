@@ -28,6 +28,7 @@ from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.own_topics.requests import send_request
 from gateway.sink.registry.registry import Registry
 from tests.integration.monitor.test_gateway_monitor import LISTENING, Monitored
+from tests.support.backends.broker import create_topics
 from tests.support.backends.proxy import Proxy
 from tests.support.backends.rack import Rack, RackServer
 from tests.support.gateway.scene import Scene, value_of
@@ -333,7 +334,7 @@ class Played:
         project = self.scene.project
         markers = f"{self.scene.slot}_held.transaction"
         admin = AdminClient({"bootstrap.servers": self._rack.broker.bootstrap_servers})
-        admin.create_topics([NewTopic(markers, 2)])[markers].result(60)
+        create_topics(admin, [NewTopic(markers, 2)])
         with self.watching("a subscription is held", gateway, self.scene):
             project.definitions += (
                 f"CREATE SUBSCRIPTION {self.scene.slot}_held CONNECTION '' PUBLICATION p;"

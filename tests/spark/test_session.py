@@ -13,6 +13,7 @@ from confluent_kafka.cimpl import NewTopic
 from pyspark import SparkConf
 
 from spark_consumer.spark.session import quieten
+from tests.support.backends.broker import create_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +26,7 @@ def test_spark_reads_kafka_and_merges_into_delta(
 ) -> None:
     topic = f"embedded-{uuid.uuid4().hex}"
     admin = AdminClient({"bootstrap.servers": kafka})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    create_topics(admin, [NewTopic(topic, 1, 1)])
     producer = Producer({"bootstrap.servers": kafka})
     producer.produce(topic, b"1")
     assert producer.flush(30) == 0

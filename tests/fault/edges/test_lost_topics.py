@@ -17,6 +17,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tests.support.backends.broker import create_topics
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import Scene, current_lsn, wait_until_confirmed
 from tests.support.run.waiting import wait_until
@@ -171,8 +172,7 @@ def fill_again(kafka: str, scene: Scene, topic: str) -> None:
     records = [(m.key(), m.value(), m.headers()) for m in raw_records(kafka, topic)]
     scene.reader.delete(topic)
     admin = AdminClient({"bootstrap.servers": kafka})
-    made = admin.create_topics([NewTopic(topic, 1)])[topic]
-    made.result(60)
+    create_topics(admin, [NewTopic(topic, 1)])
     producer = Producer({"bootstrap.servers": kafka})
     for key, value, headers in records * 4:
         producer.produce(topic, value, key, headers=headers)

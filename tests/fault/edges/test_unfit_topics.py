@@ -9,11 +9,15 @@ from html import unescape
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
-from confluent_kafka.admin._resource import ResourceType
-from confluent_kafka.cimpl import NewPartitions, NewTopic
+from confluent_kafka.cimpl import NewTopic
 
 from tests.integration.monitor.test_gateway_monitor import LISTENING, Monitored
+from tests.support.backends.broker import (
+    add_partitions,
+    create_topics,
+    delete_topics,
+    set_config,
+)
 from tests.support.backends.proxy import Proxy
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import Scene, current_lsn, wait_until_confirmed
@@ -28,13 +32,6 @@ DEFINITIONS = (
 TABLES = ("squashed", "split", "other")
 
 
-def set_policy(admin: AdminClient, topic: str, policy: str) -> None:
-    entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    for future in admin.incremental_alter_configs([resource]).values():
-        future.result(60)
-
-
 def test_a_topic_that_somebody_has_altered_holds_its_own_table_alone(
     scene: Callable[..., Scene], database: Database, kafka: str
 ) -> None:
@@ -47,9 +44,8 @@ def test_a_topic_that_somebody_has_altered_holds_its_own_table_alone(
             )
         s = scene(DEFINITIONS)
         s.run_to(current_lsn(connection))
-        set_policy(admin, s.topic("squashed"), "compact")
-        for future in admin.create_partitions([NewPartitions(s.topic("split"), 3)]).values():
-            future.result(60)
+        set_config(admin, s.topic("squashed"), "cleanup.policy", "compact")
+        add_partitions(admin, s.topic("split"), 3)
         before = {table: len(s.read(table)) for table in TABLES}
 
         for key in (10, 11):  # at each start
@@ -67,7 +63,7 @@ def test_a_topic_that_somebody_has_altered_holds_its_own_table_alone(
         assert (status.code, checked.code) == (1, 1)
 
         # What is repaired is copied by itself; what cannot be, when somebody asks for it.
-        set_policy(admin, s.topic("squashed"), "delete")
+        set_config(admin, s.topic("squashed"), "cleanup.policy", "delete")
         s.run_to(current_lsn(connection))
         s.run_to(current_lsn(connection))
         assert s.rebuilt("squashed") == sorted(rows, key=repr)
@@ -96,8 +92,7 @@ def test_an_unfit_topic_of_markers_holds_its_own_subscription_alone(
         )
         fit, markers = f"{s.slot}_fit", f"{s.slot}.transaction"
         s.run_to(current_lsn(connection))
-        for future in admin.create_partitions([NewPartitions(markers, 2)]).values():
-            future.result(60)
+        add_partitions(admin, markers, 2)
         before = {table: len(s.read(table)) for table in ("t", "u")}
         marked = len(s.markers())
 
@@ -118,8 +113,7 @@ def test_an_unfit_topic_of_markers_holds_its_own_subscription_alone(
         assert "all tables of its subscription are held" in checked.out
         assert (status.code, checked.code) == (1, 1)
 
-        for future in admin.delete_topics([markers]).values():
-            future.result(60)
+        delete_topics(admin, [markers])
         s.run_to(current_lsn(connection))
         s.run_to(current_lsn(connection))
 
@@ -142,7 +136,7 @@ def test_a_subscription_without_tables_whose_topic_of_markers_is_unfit_shows_eve
         )
         idle = f"{s.slot}_idle"
         markers = f"{idle}.transaction"
-        admin.create_topics([NewTopic(markers, 2)])[markers].result(60)
+        create_topics(admin, [NewTopic(markers, 2)])
         gateway = Monitored(s.project.start())
         gateway.process.wait_until_copied()
         words = f"subscription {idle} is held: the topic of its subscription's markers"
@@ -164,8 +158,7 @@ def test_a_subscription_without_tables_whose_topic_of_markers_is_unfit_shows_eve
         wait_until(lambda: len(places()) == 6, 60, "it to be said everywhere")
         connection.execute("INSERT INTO t VALUES (1)")
         wait_until_confirmed(connection, s.slot)
-        for future in admin.delete_topics([markers]).values():
-            future.result(60)
+        delete_topics(admin, [markers])
         wait_until(lambda: places() == ["log"], 60, "it to be over")
         connection.execute(
             "CREATE TABLE later.v (a int PRIMARY KEY); INSERT INTO later.v VALUES (1)"
@@ -194,8 +187,7 @@ def test_held_subscriptions_are_looked_at_without_asking_the_registry(
             registry={"url": proxy.through(registry)},
         )
         markers = [f"{s.slot}_{name}.transaction" for name in ("idle", "busy")]
-        for future in admin.create_topics([NewTopic(topic, 2) for topic in markers]).values():
-            future.result(60)
+        create_topics(admin, [NewTopic(topic, 2) for topic in markers])
         gateway = s.project.start()
         gateway.wait_until_copied()
 
@@ -206,8 +198,7 @@ def test_held_subscriptions_are_looked_at_without_asking_the_registry(
         gateway.wait_for("nothing has changed in the definitions")
         assert "reload postponed" not in gateway.log()
         proxy.accept()
-        for future in admin.delete_topics(markers).values():
-            future.result(60)
+        delete_topics(admin, markers)
         os.kill(gateway.pid, signal.SIGHUP)
         wait_until(lambda: "held" not in s.cli("status").out, 60, "both to be released")
         assert gateway.terminate() == 0, gateway.log()

@@ -18,6 +18,7 @@ from pgsluice_client import (
     UnavailableError,
     UnsupportedTopicError,
 )
+from tests.support.backends.broker import delete_topics
 from tests.support.backends.proxy import Proxy
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import Connection, Scene, current_lsn
@@ -50,12 +51,6 @@ def trim(kafka: str, topic: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": kafka})
     ends = [TopicPartition(topic, number, -1) for number in range(partitions)]
     for done in admin.delete_records(ends).values():
-        done.result()
-
-
-def delete(kafka: str, *topics: str) -> None:
-    admin = AdminClient({"bootstrap.servers": kafka})
-    for done in admin.delete_topics(list(topics)).values():
         done.result()
 
 
@@ -137,7 +132,7 @@ def test_topics_that_were_deleted_are_not_needed_by_who_begins_now(
         _, start = apply_to_end(reader(s.slot), {"t": TableRows(), "u": TableRows()})
         connection.execute(b"DROP TABLE u")
         s.run_to(current_lsn(connection))
-        delete(kafka, s.topic("t"), s.topic("u"))
+        delete_topics(AdminClient({"bootstrap.servers": kafka}), [s.topic("t"), s.topic("u")])
         gateway = s.project.start()
         gateway.wait_until_copied()
         assert gateway.terminate() == 0

@@ -11,6 +11,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from devkit.embedded.processes import free_port
 from gateway.commands.check import values
+from tests.support.backends.broker import create_topics
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import Scene
 
@@ -231,7 +232,7 @@ def test_a_progress_topic_of_several_partitions(
     progress = f"{s.slot}.progress"
     topic = NewTopic(progress, 2, config={"cleanup.policy": "compact"})
     admin = AdminClient({"bootstrap.servers": kafka})
-    admin.create_topics([topic])[progress].result(60)
+    create_topics(admin, [topic])
 
     for command in (["check"], ["run", "--endpos=0/1"]):
         ended = s.cli(*command)

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
+from tests.support.backends.broker import create_acls, create_topics, delete_acls
 from tests.support.backends.secured import (
     DATABASE,
     GATEWAY,
@@ -54,9 +55,8 @@ def test_rights_to_create_topics_are_checked_before_publications_are_changed(
         AclBinding(ResourceType.TOPIC, topic, literal, f"User:{GATEWAY}", "*", operation, deny)
         for topic, operation in denied.items()
     ]
-    for future in admin.create_acls(acls).values():
-        future.result()
-    admin.create_topics([NewTopic("s2.public.t4", 1)])["s2.public.t4"].result()
+    create_acls(admin, acls)
+    create_topics(admin, [NewTopic("s2.public.t4", 1)])
     project = secured.project(tmp_path, another)
     project.slot = "denied"
     project.extra = {**project.extra, "source": {"dsn": secured.postgres.dsn(DATABASE)}}
@@ -126,15 +126,13 @@ def test_a_topic_of_markers_that_may_not_be_used_holds_its_own_subscription_alon
     admin = secured.admin()
     for subscription in subscriptions:
         grant_documented_acls(admin, {"subscription": subscription})
-    for future in admin.create_topics([NewTopic(topic, 1) for topic in denied]).values():
-        future.result()
+    create_topics(admin, [NewTopic(topic, 1) for topic in denied])
     literal, deny = ResourcePatternType.LITERAL, AclPermissionType.DENY
     acls = [
         AclBinding(ResourceType.TOPIC, topic, literal, f"User:{GATEWAY}", "*", operation, deny)
         for topic, operation in denied.items()
     ]
-    for future in admin.create_acls(acls).values():
-        future.result()
+    create_acls(admin, acls)
     project = secured.project(
         tmp_path,
         "CREATE PUBLICATION p FOR TABLE t1; CREATE PUBLICATION q FOR TABLE t2;"
@@ -162,8 +160,7 @@ def test_a_topic_of_markers_that_may_not_be_used_holds_its_own_subscription_alon
         first, again = run(), run()
         open_rows, status = rows("open.public.t1"), cli("status", *config, environment=environment)
         written = [reader.read(topic) for topic in denied]
-        for future in admin.delete_acls([_filter_of(acl) for acl in acls]).values():
-            future.result()
+        delete_acls(admin, acls)
         released = [run(), run()]
         expected = connection.execute("SELECT a, b FROM t1").fetchall()
 
@@ -234,15 +231,13 @@ def test_a_topic_that_may_not_be_written_any_more_holds_what_it_concerns_and_not
         try:
             gateway = project.start(environment=environment)
             gateway.wait_until_copied()
-            for future in admin.create_acls(acls).values():
-                future.result()
+            create_acls(admin, acls)
             for key, table in ((100, "t1"), (100, "t2"), (100, "t3")):
                 connection.execute(f"INSERT INTO {table} VALUES ({key}, 'x')".encode())
             wait_until(lambda: all(one in status() for one in held), 60, "both to be held")
             connection.execute("INSERT INTO t1 VALUES (101, 'x')")
             wait_until(lambda: is_there(101, "lasting.public.t1"), 60, "the other table to go on")
-            for future in admin.delete_acls([_filter_of(acl) for acl in acls]).values():
-                future.result()
+            delete_acls(admin, acls)
             topics = [f"{name}.public.{t}" for name, t in (("lasting", "t2"), ("muted", "t3"))]
             wait_until(lambda: is_there(100, *topics), 120, "what was held to be copied")
             wait_until(lambda: "held" not in status(), 60, "nothing to be held any more")
@@ -286,11 +281,10 @@ def test_a_right_to_write_that_all_topics_lose_is_asked_for_until_it_is_given_ba
         try:
             gateway = project.start(environment=environment)
             gateway.wait_until_copied()
-            admin.create_acls([denial])[denial].result()
+            create_acls(admin, [denial])
             connection.execute("INSERT INTO t1 VALUES (200, 'x')")
             wait_until(lambda: gateway.log().count(words) > 1, 60, "two attempts to be refused")
-            for future in admin.delete_acls([_filter_of(denial)]).values():
-                future.result()
+            delete_acls(admin, [denial])
             topic = "withdrawn.public.t1"
             wait_until(
                 lambda: (200, "x") in Rebuilt().apply(reader.read(topic)).rows(), 60, "the row"
@@ -308,15 +302,3 @@ def _is_free(connection: Connection, slot: str) -> bool:
         "SELECT active FROM pg_replication_slots WHERE slot_name = %s", [slot]
     ).fetchone()
     return found is None or not found[0]
-
-
-def _filter_of(acl: AclBinding) -> AclBindingFilter:
-    return AclBindingFilter(
-        acl.restype,
-        acl.name,
-        acl.resource_pattern_type,
-        acl.principal,
-        acl.host,
-        acl.operation,
-        acl.permission_type,
-    )

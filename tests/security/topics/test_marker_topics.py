@@ -22,6 +22,7 @@ from spark_consumer.job.job import run
 from spark_consumer.kafka.topics import Topics as JobTopics
 from spark_consumer.reader import state_at
 from spark_consumer.settings import ConsumerSettings
+from tests.support.backends.broker import delete_topics
 from tests.support.run.waiting import PATIENCE, wait_until
 from tests.support.spark.kafka_topics import (
     RegisteredSchemas,
@@ -166,8 +167,7 @@ def test_markers_that_cannot_be_read_hold_their_subscription_and_no_other(
         for victim, lsn in ((deleted, 0x100), (damaged, 0x200), (unknown, 0x100), (foreign, 0x100)):
             job.until(victim.name, lsn)
         admin = AdminClient({"bootstrap.servers": kafka})
-        for answer in admin.delete_topics([deleted.topics.marker_topic]).values():
-            answer.result()
+        delete_topics(admin, [deleted.topics.marker_topic])
         held = {unknown.name, foreign.name, deleted.name, newer.name}
         wait_until(
             lambda: held == {v.name for v in victims if job.has("subscription_held", v.name)},

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.fault.edges.test_unfit_topics import set_policy
+from tests.support.backends.broker import set_config
 from tests.support.backends.servers import Database
 from tests.support.gateway.process import GatewayProcess
 from tests.support.gateway.scene import Connection, Scene
@@ -27,9 +27,9 @@ def change(kafka: str, topic: str, what: str) -> None:
     """Do what somebody can who has rights on one topic."""
     admin = AdminClient({"bootstrap.servers": kafka})
     if what == "compacted":
-        set_policy(admin, topic, "compact")
+        set_config(admin, topic, "cleanup.policy", "compact")
     else:
-        admin.delete_topics([topic])[topic].result()
+        admin.delete_topics([topic])[topic].result(60)  # it may be made again at once
 
 
 def insert(connection: Connection, row: int) -> None:
@@ -67,7 +67,8 @@ def test_a_topic_that_is_altered_while_it_is_written_to_stops_no_other_subscript
             goes_on(s, process, row)
             insert(connection, row + 1)
         if what == "compacted":
-            assert "public.u: held, the topic of its subscription's markers" in s.cli("status").out
+            held = "public.u: held, the topic of its subscription's markers"
+            wait_until(lambda: held in s.cli("status").out, 60, "u to be held")
         assert process.terminate() == 0, process.log()
         process = s.project.start()
         goes_on(s, process, 4)

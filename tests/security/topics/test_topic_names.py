@@ -15,6 +15,7 @@ from tests.security.source.test_foreign_tables import (
     role,
     wait_for_held,
 )
+from tests.support.backends.broker import create_topics
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import Scene, current_lsn
 
@@ -52,8 +53,8 @@ def test_a_name_takes_no_topic_from_another_table_subscription_or_program(
         connection.execute("CREATE TABLE x_y (a int PRIMARY KEY); INSERT INTO x_y VALUES (1)")
         s = scene(EVERYTHING, definitions=QUICK)
         admin = AdminClient({"bootstrap.servers": kafka})
-        for name in (f"{s.slot}_public_z", f"{s.slot}_public_later"):
-            admin.create_topics([NewTopic(name, 1, 1)])[name].result()
+        names = (f"{s.slot}_public_z", f"{s.slot}_public_later")
+        create_topics(admin, [NewTopic(name, 1, 1) for name in names])
         attacker.execute(HOSTILE.encode())
         process = s.project.start()
         wait_for_held(s, process, HELD)

@@ -22,6 +22,7 @@ from spark_consumer.errors import FatalConsumerError
 from spark_consumer.job.job import run
 from spark_consumer.reader import state_at
 from spark_consumer.settings import ConsumerSettings
+from tests.support.backends.broker import delete_topics
 from tests.support.run.waiting import wait_until
 from tests.support.spark.kafka_topics import RegisteredSchemas, Topics
 from tests.support.spark.records import Col, TableTopic
@@ -102,9 +103,7 @@ class Scene:
 
     def remake(self, name: str) -> None:
         topic = self.tables[name].topic
-        for answer in self.admin.delete_topics([topic]).values():
-            answer.result()
-        wait_until(lambda: topic not in self.admin.list_topics().topics, 60, "the topic's end")
+        delete_topics(self.admin, [topic])
         self.topics.create(topic)
 
 

@@ -32,6 +32,7 @@ from cryptography.x509.oid import NameOID
 from devkit.embedded.kafka import EmbeddedKafka
 from devkit.embedded.postgres import EmbeddedPostgres
 from devkit.embedded.registry import EmbeddedRegistry
+from tests.support.backends.broker import create_acls
 from tests.support.backends.tokens import AUDIENCE, ISSUER, TokenService
 from tests.support.gateway.process import GatewayProject, TopicReader
 
@@ -329,8 +330,7 @@ def grant_documented_acls(admin: AdminClient, names: Mapping[str, str]) -> None:
         )
         for user, kind, pattern, name, operation in _documented_acls(names)
     ]
-    for future in admin.create_acls(bindings).values():
-        future.result()
+    create_acls(admin, bindings)
 
 
 _WHO: Final = {"the gateway": GATEWAY, "the Spark job": CONSUMER, "a reader in Python": READER}
