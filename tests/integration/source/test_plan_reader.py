@@ -99,7 +99,7 @@ def test_a_plan_that_is_as_it_was_is_not_read_again(source: tuple[Connection, Ma
         return next_xid(connection) == before
 
     # Other tests write to this server, but not all the time; reading a plan always takes one.
-    wait_until(looks_take_no_xid, 10, "looks that take no transaction id")
+    wait_until(looks_take_no_xid, 60, "looks that take no transaction id")
     reader = readers[-1]
     connection.execute("ALTER PUBLICATION p SET TABLE t WHERE (a > 6)")
     assert reader.current_plan(None, None) is not None
@@ -132,7 +132,7 @@ def test_a_type_that_is_altered_in_a_loop_costs_one_read_of_the_catalog(
 
     with psycopg.connect(connection.info.dsn, autocommit=True) as other:
         # Other tests write to this server, but not all the time.
-        wait_until(one_read, 10, "one read of the catalog for what it had")
+        wait_until(one_read, 60, "one read of the catalog for what it had")
 
 
 def test_a_publication_that_is_altered_while_the_watch_is_interrupted_is_followed(

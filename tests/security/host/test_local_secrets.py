@@ -27,6 +27,7 @@ from gateway.jars.java import java_home
 from spark_consumer.spark.session import on_the_command_line
 from tests.support.backends.servers import BRIEF_JAVA, Database
 from tests.support.gateway.scene import cli
+from tests.support.run.waiting import PATIENCE
 
 SECRET = "seen-by-nobody-else"
 REGISTRY_USER = "gateway:known-to-one-user"
@@ -156,7 +157,7 @@ def test_the_demos_kafka_lets_nobody_in_without_its_password() -> None:
         assert_private(server.folder)
         own, guest = server.client_settings, {"bootstrap.servers": server.bootstrap_servers}
         wrong = own | {"sasl.password": "guessed"}
-        assert AdminClient(dict(own)).list_topics(timeout=10).brokers
+        assert AdminClient(dict(own)).list_topics(timeout=10 * PATIENCE).brokers
         for settings in (guest, wrong):
             silent = settings | {"log_level": "0"}
             with pytest.raises(KafkaException):

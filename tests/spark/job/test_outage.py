@@ -140,7 +140,8 @@ def test_the_job_tells_what_it_does_and_ends_with_75_when_an_outage_lasts(
 
         def told() -> dict[str, float]:
             metrics = scene.metrics()
-            return metrics if metrics["lag_seconds"] == 0 and metrics["stream"] > 0 else {}
+            is_told = metrics.get("lag_seconds") == 0 and metrics.get("stream", 0) > 0
+            return metrics if is_told else {}
 
         with (
             caplog.at_level(logging.INFO, "spark_consumer"),
