@@ -60,6 +60,7 @@ class EmbeddedPostgres(Embedded):
             as roles of their own.
         installation: folder with ``bin`` of another installation of this version, which every user
             can read.
+        parent: folder in which its temporary folder is made; None for the system's own.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class EmbeddedPostgres(Embedded):
         fsync: bool = False,
         trust_roles: bool = False,
         installation: Path | None = None,
+        parent: Path | None = None,
     ) -> None:
         if major not in MAJORS:
             raise ConfigError(f"there is no embedded PostgreSQL {major}; there are {MAJORS}")
@@ -78,6 +80,7 @@ class EmbeddedPostgres(Embedded):
         self._config = {**_defaults(major, fsync=fsync), **(config or {})}
         self._others = "trust" if trust_roles else _PASSWORD_METHOD
         self._installation = installation
+        self._parent = parent
         self._bin = Path()
         self._user: pwd.struct_passwd | None = None
 
@@ -109,7 +112,7 @@ class EmbeddedPostgres(Embedded):
     def _make(self) -> None:
         self._user = ordinary_user()
         self._bin = (self._installation or _installation(self.major, self._user)) / "bin"
-        self._folder = scratch_folder(f"pgsluice-postgres{self.major}-")
+        self._folder = scratch_folder(f"pgsluice-postgres{self.major}-", self._parent)
         self._initdb()
         for attempt in range(1, _PORT_ATTEMPTS + 1):
             self.port = free_port()

@@ -235,12 +235,15 @@ def reachable_by_others(path: Path) -> bool:
     return all(folder.stat().st_mode & 0o001 for folder in (resolved, *resolved.parents))
 
 
-def scratch_folder(prefix: str) -> Path:
-    """A new folder for a server's data, in the system's temporary folder and reachable by others.
+def scratch_folder(prefix: str, parent: Path | None = None) -> Path:
+    """A new folder for a server's data, in ``parent`` and reachable by others.
 
-    If the temporary folder is closed to other users, ``/var/tmp`` takes its place.
+    Args:
+        prefix: How its name begins.
+        parent: None for the system's temporary folder. If it is closed to other users,
+            ``/var/tmp`` takes its place.
     """
-    base = Path(tempfile.gettempdir())
+    base = parent or Path(tempfile.gettempdir())
     if not reachable_by_others(base):
         base = Path("/var/tmp")  # noqa: S108 - mkdtemp makes a private folder below it
     return Path(tempfile.mkdtemp(prefix=prefix, dir=base))

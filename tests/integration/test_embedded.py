@@ -127,6 +127,18 @@ def test_postgres_stop_leaves_no_process_and_no_folder() -> None:
 
 
 @pytest.mark.postgres
+def test_postgres_keeps_its_data_where_it_should_and_removes_it() -> None:
+    parent = Path("/var/tmp")
+    with EmbeddedPostgres(parent=parent) as server, server.connect() as connection:
+        folder = server.folder
+        (data,) = connection.execute("SHOW data_directory").fetchone() or ("",)
+
+    assert folder.parent == parent
+    assert Path(str(data)).parent == folder
+    assert not folder.exists()
+
+
+@pytest.mark.postgres
 def test_a_server_that_cannot_start_shows_its_log() -> None:
     server = EmbeddedPostgres(config={"no_such_setting": "1"})
 

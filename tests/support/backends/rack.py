@@ -18,6 +18,7 @@ from devkit.embedded.kafka import EmbeddedKafka
 from devkit.embedded.postgres import EmbeddedPostgres
 from tests.support.backends.proxy import Proxy
 from tests.support.backends.servers import Database, DatabaseFactory, LocalPostgres
+from tests.support.run.environment import memory_folder
 from tests.support.run.waiting import wait_until
 
 __all__ = ["Rack", "RackServer"]
@@ -68,7 +69,7 @@ class Rack:
     def __init__(self) -> None:
         self.kafka_proxy = Proxy()
         self.broker = EmbeddedKafka(config=_BROKER, advertised_port=self.kafka_proxy.port)
-        self.postgres = EmbeddedPostgres(_MAJOR)
+        self.postgres = EmbeddedPostgres(_MAJOR, parent=memory_folder())
         self.databases = DatabaseFactory(LocalPostgres(self.postgres))
 
     def __enter__(self) -> Self:

@@ -22,6 +22,7 @@ from psycopg import sql
 from devkit.embedded.kafka import EmbeddedKafka
 from devkit.embedded.postgres import EmbeddedPostgres
 from devkit.embedded.registry import API_PATH, EmbeddedRegistry, accepts_compatibility
+from tests.support.run.environment import memory_folder
 from tests.support.run.seeds import setseed
 from tests.support.run.waiting import wait_until
 
@@ -192,7 +193,8 @@ class Servers:
         self._open.close()
 
     def _local_postgres(self, major: int) -> PostgresServer:
-        return LocalPostgres(self._open.enter_context(EmbeddedPostgres(major, trust_roles=True)))
+        server = EmbeddedPostgres(major, trust_roles=True, parent=memory_folder())
+        return LocalPostgres(self._open.enter_context(server))
 
     def _container_postgres(self, major: int) -> PostgresServer:
         from testcontainers.community.postgres import PostgresContainer

@@ -1,18 +1,24 @@
-"""The machine that tests run on, in one line: for failures that are its own and not the code's."""
+"""The machine that tests run on: what it has, and what it lacks when a failure is its own."""
 
 from __future__ import annotations
 
 import os
 import resource
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
-__all__ = ["describe", "shortages"]
+__all__ = ["describe", "has_room", "memory_folder", "shortages"]
 
 _DISK_MB = 2_048
 _MEMORY_MB = 2_048
 _DESCRIPTORS = 1_024
+_IN_MEMORY = Path("/dev/shm")
+_IN_MEMORY_MB = 4_096
+"""Room for the clusters of a run: 50 MB each, 8 for each database, and WAL that slots retain."""
+_BESIDE_MB = 8_192
+"""Memory that must be free then: for the clusters, and for Spark, Kafka and the gateways."""
 
 
 def describe() -> str:
@@ -33,6 +39,37 @@ def shortages() -> list[str]:
     if _descriptors() < _DESCRIPTORS:
         found.append(f"only {_descriptors()} open files are allowed, {_DESCRIPTORS} are needed")
     return found
+
+
+def memory_folder() -> Path | None:
+    """The folder whose files are in memory, for the data of servers; None if it has no room.
+
+    A database has 300 files. To create them takes 25 times the CPU on a disk with a journal.
+    """
+    try:
+        free_mb = shutil.disk_usage(_IN_MEMORY).free >> 20
+    except OSError:  # a system without it
+        return None
+    return _IN_MEMORY if has_room(free_mb, min(_memory_mb(), _limit_mb())) else None
+
+
+def has_room(free_mb: int, memory_mb: int) -> bool:
+    """Whether clusters fit into a folder in memory.
+
+    Args:
+        free_mb: Room in the folder. Docker gives a container 64 MB unless it is asked for more.
+        memory_mb: Memory that processes can have.
+    """
+    return free_mb >= _IN_MEMORY_MB and memory_mb >= _BESIDE_MB
+
+
+def _limit_mb() -> int:
+    """Memory that the control group of this process may use; files in memory count."""
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+    except OSError:  # no limit, or an older kernel, which has it elsewhere
+        limit = "max"
+    return sys.maxsize if limit == "max" else int(limit) >> 20
 
 
 def _memory_mb() -> int:
