@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from gateway.core.lsn import Lsn
@@ -17,10 +18,16 @@ from gateway.transactions import StandaloneMessage, Transaction
 __all__ = ["BatchFiller"]
 
 _LOG: Final = logging.getLogger(__name__)
+_MOST_S: Final = 0.5
+"""Duration of a call after which no other piece is begun."""
 
 
 class BatchFiller:
-    """Moves records from `queue` and `copier` to `commits`, a piece at a time."""
+    """Moves records from `queue` and `copier` to `commits`, a piece at a time.
+
+    A transaction without a record can take long: a DDL message makes the router read the catalog.
+    A full queue of them would keep the loop from committing for minutes.
+    """
 
     def __init__(
         self,
@@ -29,12 +36,14 @@ class BatchFiller:
         commits: GroupCommit,
         counters: Counters,
         copier: Copier | None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._queue = queue
         self._router = router
         self._commits = commits
         self._counters = counters
         self._copier = copier
+        self._clock = clock
         self._routing: Iterator[list[Record]] | None = None
         self._ahead: list[Record] | None = None  # its next piece, where that has been asked for
         self._routed: Transaction | None = None
@@ -59,6 +68,8 @@ class BatchFiller:
     def fill(self, enough: int, received_lsn: Lsn, *, draining: bool) -> bool:
         """Add records until the batch is full or has `enough`, or there is nothing to route.
 
+        It stops after a while in any case.
+
         Args:
             enough: Number of records in the batch.
             received_lsn: LSN before which every commit has been received.
@@ -67,7 +78,8 @@ class BatchFiller:
         Returns:
             Whether it stopped because all rows of a placement have gone out.
         """
-        while not self._commits.is_full:
+        stop_at = self._clock() + _MOST_S
+        while not self._commits.is_full and self._clock() < stop_at:
             if self._placing is None and self._routing is None and not draining:
                 self._place(received_lsn)
             if self._placing is not None:

@@ -166,7 +166,9 @@ class Pipeline:
         """
         # The parts of one run; the others last over all runs on this stream.
         self._copier, self._switch, self._renew = copier, switch, renew
-        self._filler = BatchFiller(self._queue, self._router, self._commits, self._counters, copier)
+        self._filler = BatchFiller(
+            self._queue, self._router, self._commits, self._counters, copier, self._clock
+        )
         self._draining = False
         with rare_collections():
             return self._run()
@@ -316,7 +318,7 @@ class Pipeline:
         """Add records to the batch until it is full or nothing waits.
 
         No more than `RECORDS_PER_TURN` and a piece, so that sink and clock are looked at; no less,
-        or more would be received than is routed, until `max_buffer_bytes`.
+        or more would be received than is routed, until `max_buffer_bytes`. If it takes long, less.
         """
         enough = self._commits.records + RECORDS_PER_TURN
         placed = True

@@ -9,12 +9,13 @@ import pytest
 
 from gateway.config import LimitsTable
 from gateway.core.lsn import Lsn
+from gateway.core.records import Record
 from gateway.core.watermark import Watermark
 from gateway.observe import Counters
 from gateway.runtime.loop.batch_filler import BatchFiller
 from gateway.runtime.loop.group_commit import GroupCommit, Turn
 from gateway.runtime.loop.transaction_queue import TransactionQueue
-from gateway.transactions import Assembler, KeepaliveEvent
+from gateway.transactions import Assembler, KeepaliveEvent, Transaction
 from tests.support.gateway.fakes import FakeCopier, FakeRouter, ManualClock
 from tests.support.gateway.pipeline_scene import transaction
 
@@ -34,7 +35,10 @@ class Scene:
                 assert not isinstance(event, KeepaliveEvent)
                 self.queue.append(event)
         self.counters = Counters()
-        self.filler = BatchFiller(self.queue, self.router, self.commits, self.counters, copier)
+        self.clock = ManualClock()
+        self.filler = BatchFiller(
+            self.queue, self.router, self.commits, self.counters, copier, self.clock
+        )
 
     def gathered(self) -> list[bytes]:
         turn = Turn(self.commits.routed_lsn, self.commits.routed_lsn, idle=True)
@@ -112,3 +116,20 @@ def test_a_transaction_that_waits_for_answers_is_not_work(copier: FakeCopier) ->
 
     assert work == [True, False, False, False]
     assert scene.gathered() == [b"2", b"END 2", b"3", b"END 3"]
+
+
+@pytest.mark.parametrize("copier", [[]], indirect=True)
+def test_filling_stops_after_a_while_although_no_record_comes_of_it(
+    copier: FakeCopier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(copier, rows=0)
+
+    def read_the_catalog(_: Transaction) -> Iterator[list[Record]]:
+        scene.clock.advance(1.0)
+        yield []
+
+    monkeypatch.setattr(scene.router, "route", read_the_catalog)
+
+    assert not scene.filler.fill(100, HEARD, draining=False)
+    assert len(scene.queue) == 1, "the loop may commit between both transactions"
+    assert scene.filler.has_work(draining=False)
