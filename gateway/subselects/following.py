@@ -116,6 +116,7 @@ class Following:
         self.sets = SetNetwork((f for table in tables for f in table.formulas.values()), make)
         self._stored: dict[Subselect, StoredSet] = {}
         self._unread = UnreadSets(make)
+        self._disagreed: set[int] = set()
         for each in self.sets:
             if each.subselect in hidden:
                 self._unread.add(each, stale=False)
@@ -255,13 +256,14 @@ class Following:
     ) -> Iterator[None]:
         """Place a read of a table for its sets that are not built, or stale, as `SetBuilder` says.
 
-        `finish_table` follows; not if the read does not agree with the changes since: the table
-        awaits another one then, and all is as before.
+        `finish_table` follows. A read that is void, or does not agree with the changes since,
+        leaves stale sets as they are; one that was not built begins with it, and is stale. Either
+        awaits another read.
 
         Yields:
             Now and then; nothing else may happen to the sets until it is exhausted.
         """
-        builders = self._unread.of(oid)
+        builders, is_void = self._unread.of(oid), self._unread.awaits(oid)
         waiting = {each: builder.begin(snapshot) for each, builder in builders.items()}
         for number, row in enumerate(rows, 1):
             for target in self.sets_of(oid, row):
@@ -271,18 +273,17 @@ class Following:
             if number % step == 0:
                 yield
         try:
-            for builder in builders.values():
+            for builder in () if is_void else builders.values():
                 yield from builder.compare()
         except SetBrokenError:
             # Its owner can have changed it meanwhile so that the stream has not all of it.
-            for builder in builders.values():
-                builder.give_up()
-            self.note_stale(oid)
+            self._note_disagreement(oid)
 
     def may_place(self, oid: int, snapshot: Snapshot) -> bool:
         """Whether it is known of all noted changes of a table if `snapshot` sees them.
 
-        A read that had begun when the table got or lost rows without a change is void.
+        A read that had begun when the table got or lost rows without a change is void. It is placed
+        where a set is not built, so that partitions that come and go keep no copy from beginning.
         """
         return self._unread.may_place(oid, snapshot)
 
@@ -292,6 +293,11 @@ class Following:
         found: list[ValueSet] = []
         for subselect, builder in self._unread.of(oid).items():
             stored = self._stored.get(subselect)
+            if self._unread.awaits(oid):
+                if not isinstance(builder, SetReread):
+                    self._begin_stale(subselect)
+                    found.append(self.sets[subselect])
+                continue
             builder.finish()
             self._unread.remove(subselect)
             for moves in self._filtered[subselect]:
@@ -317,6 +323,14 @@ class Following:
             moves.unsettle(changes)
         self.has_built = True
 
+    def _begin_stale(self, subselect: Subselect) -> None:
+        """Let a set begin with what was read, although its table is to be read once more."""
+        self._unread.turn_stale(subselect)
+        if (stored := self._stored.get(subselect)) is not None:
+            stored.note_built()
+            stored.note_stale(stored.about)
+        self._wait_for(subselect)
+
     def _copy_again(self, subselect: Subselect) -> None:
         """Give up the rows of all subscriptions that are filtered by a set."""
         for moves in self._filtered[subselect]:
@@ -341,16 +355,23 @@ class Following:
         """Return the sets of an inner table."""
         return self._sets_of.get(oid, [])
 
-    def disagreeing(self, deltas: Mapping[Subselect, SetDelta]) -> set[int]:
-        """Return the OIDs of inner tables of which a transaction removes what their sets lack.
+    def note_disagreements(self, deltas: Mapping[Subselect, SetDelta]) -> None:
+        """Note as stale the sets that lack what a transaction removes.
 
         Not all changes of such a table were in the stream: it was detached or UNLOGGED for a while.
         """
-        return {
-            each.table_oid
-            for each, delta in deltas.items()
-            if not self._unread.has(each) and not self.sets[each].agrees(delta)
-        }
+        for each, delta in deltas.items():
+            if not self._unread.has(each) and not self.sets[each].agrees(delta):
+                self._note_disagreement(each.table_oid)
+
+    def _note_disagreement(self, oid: int) -> None:
+        self._disagreed.add(oid)
+        self.note_stale(oid)
+
+    def pop_disagreed(self) -> set[int]:
+        """Return the OIDs of inner tables that their sets disagreed with since the last call."""
+        found, self._disagreed = self._disagreed, set()
+        return found
 
     def apply(self, xid: int, deltas: Mapping[Subselect, SetDelta]) -> dict[Subselect, SetChange]:
         """Apply what a transaction did to the sets; return what has changed in them."""
@@ -443,7 +464,8 @@ class FollowedTransaction:
     def apply(self) -> None:
         """Change the sets, after all changes of inner tables and before those of outer ones."""
         # The table of a set that is wrong is read once more: an error would end the stream for all.
-        for oid in sorted(self._stale | self._following.disagreeing(self._deltas)):
+        self._following.note_disagreements(self._deltas)
+        for oid in sorted(self._stale):
             self._following.note_stale(oid)
         for oid, why in sorted(self._unknown.items()):
             self._following.note_unknown(self._xid, oid, why)

@@ -53,6 +53,7 @@ _ANY_ROW: Final = (
     "any of its rows may have entered or left: a set that its filter reads was emptied or built "
     "again, or too many values have changed"
 )
+_DISAGREES: Final = "a table of sub-selects is read again: it has lost rows that its sets lack"
 _COPIED_AGAIN: Final = "a table is copied again"
 _ALTERED: Final = "a table was altered; it is copied again when it can be published"
 
@@ -251,6 +252,9 @@ class TableCopier:
             self._workers.forget(snapshot)
         for failure in () if self._moves is None else self._moves.go_on():
             self._give_up_moves(failure.source.table.oid, failure.error)
+        if self._followed is not None:
+            for oid in self._followed.following.pop_disagreed():
+                event(_LOG, logging.WARNING, _DISAGREES, relation=self._followed.inner[oid].table)
         if self._followed is not None and self._sets is not None:
             if (seen := self._sets.pop_snapshot()) is not None:
                 self._followed.following.forget(seen)
@@ -286,14 +290,12 @@ class TableCopier:
         views = (inner.views.of(row_of(row)) for row in chunk.rows)
         for _ in self._followed.following.place_table(inner.table.oid, chunk.snapshot, views):
             yield []
-        if self._followed.following.unread.awaits(inner.table.oid):
-            event(_LOG, logging.WARNING, "sets of sub-selects read again", relation=inner.table)
-            self._sets.placed()  # the next copier's thread reads it
-            return
         with self._routes.by_oid.answering():
             self._followed.following.finish_table(inner.table.oid)
         self._note_sets()
         self._sets.placed()
+        if self._followed.following.unread.awaits(inner.table.oid):
+            return  # the next copier's thread reads it
         event(
             _LOG,
             logging.INFO,

@@ -10,7 +10,9 @@ Changes published before this process began cannot be noted: the read waits for 
 that ran when the stream was begun, as a copy does (`gateway.copy`).
 
 A set that is there and whose table has got or lost rows without a change (`SetReread`) stays as it
-is until its table is read: the result is compared with it, and the difference is the change.
+is until its table is read: the result is compared with it, and the difference is the change. If
+that happens during the first read, the set begins with what was read (`as_stale`): the next read
+may be void as well, and copies that wait for the set would wait for ever.
 """
 
 from __future__ import annotations
@@ -101,10 +103,6 @@ class SetBuilder:
         if not self._target.agrees(self._missed):
             raise SetBrokenError(self._target.subselect)
 
-    def give_up(self) -> None:
-        """Drop what was read, so that the set is as before `begin`."""
-        self._target.clear()
-
     def finish(self) -> None:
         """End with the changes that the read has not seen."""
         self._target.fill(self._missed.counts.items())
@@ -112,6 +110,16 @@ class SetBuilder:
 
     def close(self) -> None:
         """Give back what it has in files."""
+
+    def as_stale(self, make: MakeEntries) -> SetReread:
+        """Return the builder of the set as it is after `begin`, for which another read will do.
+
+        Args:
+            make: Makes the store of what that one reads.
+        """
+        reread = SetReread(self._target, make)
+        reread._unseen, reread._unknown = self._unseen, self._unknown
+        return reread
 
     def _unseen_by(self, snapshot: Snapshot) -> SetDelta:
         missed = SetDelta()
@@ -168,9 +176,6 @@ class SetReread(SetBuilder):
                     return
                 if number % _STEP == 0:
                     yield
-
-    def give_up(self) -> None:
-        """Leave the set as it is; `begin` drops what was read."""
 
     def finish(self) -> None:
         """Replace the whole set, where there is no `delta`, and give the store back."""

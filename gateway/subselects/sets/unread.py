@@ -37,6 +37,10 @@ class UnreadSets:
             reread = SetReread(target, self._make) if stale else SetBuilder(target)
             self._builders[target.subselect] = reread
 
+    def turn_stale(self, subselect: Subselect) -> None:
+        """Let a set that is not built go on as it is, until its table is read once more."""
+        self._builders[subselect] = self._builders[subselect].as_stale(self._make)
+
     def remove(self, subselect: Subselect) -> None:
         """Remove a set whose table was read."""
         del self._builders[subselect]
@@ -96,10 +100,13 @@ class UnreadSets:
         self._awaiting.add(oid)
 
     def may_place(self, oid: int, snapshot: Snapshot) -> bool:
-        """Whether a read of a table can be placed, see `SetBuilder.is_sure`."""
-        if oid in self._awaiting or oid in self._lost:
+        """Whether a read of a table can be placed, see `Following.may_place`."""
+        builders = self.of(oid).values()
+        if oid in self._lost:
             return False
-        return all(builder.is_sure(snapshot) for builder in self.of(oid).values())
+        if oid in self._awaiting:
+            return not all(isinstance(builder, SetReread) for builder in builders)
+        return all(builder.is_sure(snapshot) for builder in builders)
 
     # The stream
 

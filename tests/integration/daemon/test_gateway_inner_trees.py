@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from threading import Event
 
 import pytest
 
 from gateway.source.provisioning.event_trigger import INSTALL
 from tests.support.backends.majors import alternating
 from tests.support.backends.servers import Database
-from tests.support.gateway.scene import Scene, assert_exactly_once, current_lsn
+from tests.support.gateway.scene import Scene, assert_exactly_once, current_lsn, running
 from tests.support.models.cuts import cuts
 from tests.support.run.waiting import wait_until
 
@@ -119,5 +120,36 @@ def test_partitions_come_and_go(scene: MakeScene, database: Database, noticed: s
         assert gateway.terminate() == 0, gateway.log()
         s.run_to(current_lsn(connection))
         assert is_as_the_source(s)
+    for name in FILTERS:
+        assert_exactly_once(s, ["orders"], f"{s.slot}{name}")
+
+
+def is_copied(s: Scene) -> bool:
+    return all(
+        any(m["kind"] == "COPY" and m["copy"]["state"] == "ready" for m in s.markers(s.slot + name))
+        for name in FILTERS
+    )
+
+
+def test_partitions_that_never_rest_keep_no_copy_from_ending(
+    scene: MakeScene, database: Database
+) -> None:
+    def come_and_go(stop: Event) -> None:
+        with database.connect() as owner:
+            while not stop.is_set():
+                owner.execute(b"ALTER TABLE customers ATTACH PARTITION asia FOR VALUES IN ('asia')")
+                owner.execute(b"ALTER TABLE customers DETACH PARTITION asia")
+
+    with database.connect() as connection:
+        connection.execute(TABLES.encode())
+    # Each look at the catalog finds another tree.
+    s = scene(DEFINITIONS, definitions={"watch_interval_s": 0.1})
+    with running(come_and_go):
+        gateway = s.project.start()
+        wait_until(lambda: is_copied(s), 60, "orders to be copied")
+    # A table is read once more after a minute at the longest.
+    wait_until(lambda: is_settled(s), 120, "moves to be settled")
+    assert is_as_the_source(s)
+    assert gateway.terminate() == 0, gateway.log()
     for name in FILTERS:
         assert_exactly_once(s, ["orders"], f"{s.slot}{name}")

@@ -221,12 +221,40 @@ def test_a_read_that_began_before_a_set_was_stale_is_not_placed() -> None:
     assert not found.may_place(CUSTOMERS.oid, SEES_ALL)
 
 
+def test_a_first_read_that_is_void_is_what_a_set_begins_with() -> None:
+    found = following({})
+    found.unread.begin_reads()
+    removed(found, b"4", xid=120)
+    found.note_stale(CUSTOMERS.oid)  # partitions may come and go while each read goes on
+    assert found.may_place(CUSTOMERS.oid, SEES_ALL)
+    build(found, [CUSTOMER_VIEWS.of(customer(number)) for number in (b"3", b"4")])
+
+    assert found.is_built(FORMULA), "copies begin"
+    found.moves[ORDERS.oid].begin_copy("s")
+    parts: dict[StatePartKind, dict[str, bytes]] = {"set": {}, "moves": {}}
+    kept(found, parts)
+    for one in (found, following(parts)):  # and after a kill
+        assert one.is_built(FORMULA)
+        assert list(one.moves[ORDERS.oid].unsettled_subscriptions()) == ["s"]
+        assert one.unread.begin_reads() == {CUSTOMERS.oid}
+        one.note_stale(CUSTOMERS.oid)
+        assert not one.may_place(CUSTOMERS.oid, SEES_ALL), "another read is not needed to begin"
+        one.unread.begin_reads()
+    build(found, [CUSTOMER_VIEWS.of(customer(number)) for number in (b"2", b"4")])
+
+    assert [*found.sets[TENANT].values()] == [(b"2",)], "what no read has seen counts once"
+    request = found.moves[ORDERS.oid].request()
+    assert request is not None
+    assert {*request.values} == {(b"2",), (b"3",), (b"4",)}
+
+
 def test_too_many_differences_replace_the_set_and_copy_the_table(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(building, "MOST_TOGGLED", 3)
     found, parts = built()
     found.note_stale(CUSTOMERS.oid)
+    found.unread.begin_reads()
     build(found, [CUSTOMER_VIEWS.of(customer(b"%d" % number)) for number in range(4, 9)])
 
     assert found.moves[ORDERS.oid].whole == {"s"}
@@ -248,6 +276,8 @@ def test_a_set_that_lacks_what_a_transaction_removes_is_stale() -> None:
 
     moves = found.moves[ORDERS.oid]
     assert found.unread.awaits(CUSTOMERS.oid)
+    assert found.pop_disagreed() == {CUSTOMERS.oid}
+    assert found.pop_disagreed() == set(), "said once"
     assert list(moves.unsettled_subscriptions()) == ["s"]
     assert moves.whole == set(), "no table is copied again"
     assert following(kept(found, parts)).unread.tables == {CUSTOMERS.oid}, "also after a kill"
@@ -270,10 +300,14 @@ def test_a_read_that_lacks_what_a_later_transaction_removes_is_made_again(stale:
     read = [CUSTOMER_VIEWS.of(customer(b"3"))]
 
     assert not list(found.place_table(CUSTOMERS.oid, SEES_ALL, read))
+    found.finish_table(CUSTOMERS.oid)
+    assert found.pop_disagreed() == {CUSTOMERS.oid}
     assert found.unread.awaits(CUSTOMERS.oid)
     assert found.unread.begin_reads() == {CUSTOMERS.oid}
-    assert found.is_built(FORMULA) == stale, "rows are judged by the set as it was"
-    assert ((b"3",) in found.sets[TENANT].values()) == stale, "nothing of the read is kept"
+    assert found.is_built(FORMULA), "rows are judged by the set as it was, or as it was read"
+    values = {value for (value,) in found.sets[TENANT].values()}
+    assert values == ({b"0", b"1", b"2", b"3", b"4"} if stale else {b"3"})
+    assert "s" in found.moves[ORDERS.oid].unsettled_subscriptions()
     seeing = Snapshot(121, 121, frozenset())
     assert not list(found.place_table(CUSTOMERS.oid, seeing, read))
     assert not found.unread.awaits(CUSTOMERS.oid)
@@ -380,6 +414,7 @@ def test_a_subscription_waits_for_all_stale_sets_of_its_filter() -> None:
     found.note_stale(CUSTOMERS.oid)
     found.note_stale(90_000)
     assert sorted(moves.unsettled_subscriptions()) == ["s", "t"]
+    found.unread.begin_reads()
     build(found, [], CUSTOMERS.oid)
     assert list(moves.unsettled_subscriptions()) == ["s"]
     build(found, [], 90_000)
