@@ -10,7 +10,13 @@ import pytest
 from gateway.source.provisioning.event_trigger import INSTALL
 from tests.support.backends.majors import alternating
 from tests.support.backends.servers import Database
-from tests.support.gateway.scene import Scene, assert_exactly_once, current_lsn, running
+from tests.support.gateway.scene import (
+    Scene,
+    assert_exactly_once,
+    current_lsn,
+    running,
+    value_of,
+)
 from tests.support.models.cuts import cuts
 from tests.support.run.waiting import wait_until
 
@@ -151,5 +157,41 @@ def test_partitions_that_never_rest_keep_no_copy_from_ending(
     wait_until(lambda: is_settled(s), 120, "moves to be settled")
     assert is_as_the_source(s)
     assert gateway.terminate() == 0, gateway.log()
+    for name in FILTERS:
+        assert_exactly_once(s, ["orders"], f"{s.slot}{name}")
+
+
+@pytest.mark.parametrize(("partition", "leaf"), [("us", "us"), ("eu", "eu_low")])
+def test_rows_leave_with_the_first_transaction_of_detach_concurrently(
+    scene: MakeScene, database: Database, partition: str, leaf: str
+) -> None:
+    def detach(_: Event) -> None:
+        with database.connect() as owner:
+            owner.execute(f"ALTER TABLE customers DETACH PARTITION {partition} CONCURRENTLY")
+
+    def is_pending() -> bool:
+        query = "SELECT count(*) = 1 FROM pg_inherits WHERE inhdetachpending"
+        return value_of(connection, query) is True
+
+    with database.connect() as connection, database.connect() as reading:
+        connection.execute(TABLES.encode())
+        s = scene(DEFINITIONS, definitions={"watch_interval_s": 0.2})
+        gateway = s.project.start()
+        gateway.wait_until_copied()
+        reading.execute(b"BEGIN; SELECT FROM customers")
+        with running(detach):
+            wait_until(is_pending, 60, "the first transaction")
+            wait_until(lambda: is_as_the_source(s), 60, "rows to leave")
+            connection.execute(f"UPDATE {leaf} SET tenant = 3 - tenant".encode())
+            connection.execute(b"UPDATE customers SET tenant = 1")
+            wait_until(lambda: is_settled(s) and is_as_the_source(s), 60, "changes between both")
+            assert is_pending()
+            reading.execute(b"COMMIT")
+        connection.execute(f"UPDATE {leaf} SET tenant = tenant + 1".encode())
+        connection.execute(b"UPDATE customers SET tenant = 3 - tenant WHERE id > 7")
+        wait_until(lambda: is_settled(s) and is_as_the_source(s), 60, "changes after it")
+        assert gateway.terminate() == 0, gateway.log()
+        s.run_to(current_lsn(connection))
+        assert is_as_the_source(s)
     for name in FILTERS:
         assert_exactly_once(s, ["orders"], f"{s.slot}{name}")
