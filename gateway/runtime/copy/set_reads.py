@@ -35,6 +35,8 @@ _LOG: Final = logging.getLogger(__name__)
 _GATE_S: Final = 0.1
 _FLUSH_S: Final = 0.1
 _JOIN_S: Final = 5.0
+_LONGEST_PAUSE_S: Final = 60.0
+"""As long as the longest life of a copier that another one replaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,8 @@ class SetReads:
         tables: Tables to read.
         open_reader: Opens a connection; its argument is called during waits.
         wake: Wakes the loop.
-        retry_s: Pause before a connection is opened again.
+        retry_s: Pause before a connection is opened again, and the first one after a read that
+            could not be placed.
 
     Attributes:
         altered: Whether a table has changed since the plan was made.
@@ -73,6 +76,7 @@ class SetReads:
         self._snapshots: deque[Snapshot] = deque(maxlen=16)
         self._failure: Exception | None = None
         self._is_void = False
+        self._pauses: dict[int, float] = {}
         self.altered = False
         self.unreadable: list[tuple[InnerTable, str]] = []
         self._placed = threading.Event()
@@ -165,11 +169,19 @@ class SetReads:
             return bool(self._tables)
         if self._is_void:
             self._is_void = False
-            self._tables.rotate(-1)  # its owner may void each read
-            self._closed.wait(self._retry_s)
+            self._tables.rotate(-1)
+            self._pause_after(inner.table.oid)
         else:
             self._tables.popleft()
         return bool(self._tables)
+
+    def _pause_after(self, oid: int) -> None:
+        """Pause after a void read; the pause doubles, for its owner may void each."""
+        pause_s = self._pauses.get(oid, self._retry_s)
+        self._pauses[oid] = min(2 * pause_s, _LONGEST_PAUSE_S)
+        if any(inner.table.oid not in self._pauses for inner in self._tables):
+            pause_s = self._retry_s  # of others
+        self._closed.wait(pause_s)
 
     def _hand_over(self, reader: ChunkReader, inner: InnerTable) -> None:
         source = ChunkSource(inner.table, inner.columns, (), masked=inner.masked)

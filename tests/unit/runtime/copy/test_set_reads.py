@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from gateway.copy import Chunk, ChunkRequest, Snapshot
@@ -44,13 +45,13 @@ def inner(shown: Table) -> InnerTable:
     return InnerTable(shown, ("a", "b"), (), TableViews(shown, ("a", "b"), ()))
 
 
-def read_in_order(tables: Sequence[InnerTable], void: int) -> list[int]:
+def read_in_order(tables: Sequence[InnerTable], void: int, most: int = 6) -> list[int]:
     """Read tables, one of which can never be placed; the OIDs in the order of their reads."""
     reads = SetReads(tables, open_reader=lambda _: Reader(), wake=lambda: None, retry_s=0.01)
     reads.start()
     seen: list[int] = []
     try:
-        while len(seen) < 2 * len(tables):
+        while len(seen) < most:
             due = wait_until(lambda: reads.due(LSN), 10, "a table to be read")
             assert due is not None
             found = due[0]
@@ -68,3 +69,10 @@ def test_a_table_that_can_never_be_placed_keeps_no_other_from_being_read() -> No
     tables = [inner(table(oid, f"t{oid}", TWO_COLUMNS)) for oid in (1, 2, 3)]
 
     assert read_in_order(tables, void=1) == [1, 2, 3, 1, 1, 1]
+
+
+def test_a_table_that_can_never_be_placed_is_read_less_and_less_often() -> None:
+    began = time.monotonic()
+
+    assert read_in_order([inner(table(1, "t1", TWO_COLUMNS))], void=1, most=8) == [1] * 8
+    assert time.monotonic() - began >= 0.01 * (2**7 - 1), "each pause is twice the last one"
