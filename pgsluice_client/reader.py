@@ -35,6 +35,10 @@ STEP_S: Final = 0.1
 _LATE_S: Final = 30.0
 """Longest time between a marker and the records that it names."""
 _NOT_FOUND: Final = 404
+_FIRST: Final = -2
+"""Time that stands for the first offset, in Kafka's protocol."""
+_END: Final = -1
+"""Time that stands for the offset after the last committed record."""
 
 
 class Reader:
@@ -187,7 +191,7 @@ class Reader:
     def _open(self) -> Assembly:
         start = self._start
         self._log_in()
-        first, end = self._offsets((self._marker_topic, 0))
+        first, end = self._offset_of_markers(_FIRST), self._offset_of_markers(_END)
         if start.marker > end:
             raise LostRecordsError(
                 f"topic {self._marker_topic} has fewer records than the position says",
@@ -204,13 +208,10 @@ class Reader:
 
     def _assign(self, assembly: Assembly) -> None:
         self._seek(assembly.pop_wanted())
-        while self._unreadable:  # from its first record on, unless the position needs earlier ones
-            partition = self._unreadable[0]
-            first, _ = self._offsets(partition)
-            if assembly.skip_to(partition, first):
-                self._seek({partition: first})
-            else:
-                self._unreadable.pop(0)
+        # From its first record on, unless the position needs earlier ones.
+        firsts = self._offsets(self._unreadable, _FIRST)
+        self._unreadable.clear()
+        self._seek({one: first for one, first in firsts.items() if assembly.skip_to(one, first)})
 
     def _seek(self, wanted: Mapping[Partition, int]) -> None:
         if again := self._assigned.intersection(wanted):
@@ -235,12 +236,11 @@ class Reader:
             partition: self._late.get(partition, now)
             for partition in self._ended.intersection(lacking)
         }
-        for partition, since in self._late.items():
-            if now - since >= _LATE_S:
-                self._late[partition] = now
-                _, end = self._offsets(partition)
-                if end < lacking[partition]:
-                    assembly.ends_at(partition, end)
+        late = [partition for partition, since in self._late.items() if now - since >= _LATE_S]
+        self._late.update(dict.fromkeys(late, now))
+        for partition, end in self._offsets(late, _END).items():
+            if end < lacking[partition]:
+                assembly.ends_at(partition, end)
 
     def _pause(self, assembly: Assembly) -> None:
         paused = assembly.paused()
@@ -282,22 +282,32 @@ class Reader:
     def _end_of_markers(self) -> int:
         if self._assembly is None:
             self._open()
-        return self._offsets((self._marker_topic, 0))[1]
+        return self._offset_of_markers(_END)
 
     def _has_all(self, end: int) -> bool:
         assert self._assembly is not None
         return self._marker_end >= end and self._assembly.is_drained()
 
-    def _offsets(self, partition: Partition) -> tuple[int, int]:
-        """Return the first offset of a partition and the one after the last."""
+    def _offset_of_markers(self, which: int) -> int:
+        return self._offsets([(self._marker_topic, 0)], which)[self._marker_topic, 0]
+
+    def _offsets(self, partitions: Collection[Partition], which: int) -> dict[Partition, int]:
+        """Return the first or last offset of some partitions; 0 for those deleted since."""
+        if not partitions:
+            return {}
+        # One request: asked for one by one, those of many partitions far away would take minutes.
+        places = [TopicPartition(*partition, which) for partition in partitions]
         try:
-            found = self._consumer.get_watermark_offsets(TopicPartition(*partition), _REQUEST_S)
-        except KafkaException as error:
-            if error.args[0].code() in _NO_TOPIC and partition in self._assigned:
-                return 0, 0  # deleted since
-            raise _failure(error.args[0], partition[0]) from error
-        if found is None:
-            raise UnavailableError(f"Kafka does not answer about topic {partition[0]}")
+            places = self._consumer.offsets_for_times(places, _REQUEST_S)
+            errors = [place.error for place in places]
+        except KafkaException as raised:  # it has no answer about any of them
+            errors = [raised.args[0]] * len(places)
+        found = {}
+        for place, error in zip(places, errors, strict=True):
+            partition = (place.topic, place.partition)
+            if error and not (error.code() in _NO_TOPIC and partition in self._assigned):
+                raise _failure(error, place.topic)
+            found[partition] = 0 if error else place.offset
         return found
 
     def _schema_text(self, schema_id: int) -> str:

@@ -13,7 +13,7 @@ import heapq
 import logging
 import time
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -35,7 +35,7 @@ from gateway.sink.clients.properties import connect_first, consumer_properties, 
 from gateway.sink.reading.decoding import RegisteredSchemas
 from gateway.sink.reading.topic_reader import Followed, decoded
 from gateway.sink.registry.registry import Registry
-from gateway.sink.topics.log_bounds import read_partition_bounds
+from gateway.sink.topics.log_bounds import LogBounds, read_bounds, read_partition_bounds
 
 __all__ = ["Since", "follow", "in_order"]
 
@@ -215,6 +215,7 @@ class _Partitions:
     def __init__(
         self, kafka: Mapping[str, str | int | bool], topics: Sequence[str], *, follows: bool
     ) -> None:
+        self._kafka = kafka
         self._consumer = make_client(Consumer, consumer_properties(kafka, follows=follows))
         self._topics = topics
         self._messages: dict[_Partition, deque[Message]] = {}
@@ -247,23 +248,22 @@ class _Partitions:
 
     def rest(self) -> Iterator[Message]:
         """Yield everything else that there is now of the partitions that were begun."""
-        ends = {}
-        for place in self._messages:
-            bounds = read_partition_bounds(self._consumer, *place, timeout_s=_ANSWER_S)
-            ends[place] = bounds.end
+        ends = {place: bounds.end for place, bounds in self._bounds(self._messages).items()}
         self._fetch(ends)
         return in_order(self._popped(place, end) for place, end in ends.items())
 
     def _begin(self, places: Mapping[_Partition, int]) -> None:
         """Begin to read partitions, each at this offset or at its oldest record."""
-        # First the offsets of all: such a request waits for a fetch that is under way.
-        for place, offset in places.items():
-            bounds = read_partition_bounds(self._consumer, *place, timeout_s=_ANSWER_S)
+        for place, bounds in self._bounds(places).items():
             self._messages[place] = deque()
-            self._reached[place] = max(bounds.start, offset)
+            self._reached[place] = max(bounds.start, places[place])
         if places:
             begun = [TopicPartition(*place, self._reached[place]) for place in places]
             self._consumer.incremental_assign(begun)
+
+    def _bounds(self, places: Collection[_Partition]) -> dict[_Partition, LogBounds]:
+        # Asked for one by one, those of many partitions far away would take minutes.
+        return read_bounds(self._kafka, places, committed=True, timeout_s=_ANSWER_S)
 
     def _fetch(self, ends: Mapping[_Partition, int]) -> None:
         """Wait until the partitions are read until these offsets, or no more comes of them."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from pgsluice_client import (
@@ -30,6 +30,23 @@ TABLES = "CREATE TABLE t (a int PRIMARY KEY, b text); CREATE TABLE u (a int PRIM
 DEFINITIONS = (
     "CREATE PUBLICATION p FOR TABLE t, u; CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
 )
+
+
+PARTITIONS = 12
+
+
+class CountingConsumer(Consumer):
+    """Counts the requests for offsets; one for the first and the last offset is two."""
+
+    lookups = 0
+
+    def offsets_for_times(self, *arguments: Any) -> Any:
+        self.lookups += 1
+        return super().offsets_for_times(*arguments)
+
+    def get_watermark_offsets(self, *arguments: Any) -> Any:
+        self.lookups += 2
+        return super().get_watermark_offsets(*arguments)
 
 
 @pytest.fixture
@@ -68,17 +85,23 @@ def apply_to_end(
 
 
 def test_a_topic_without_its_beginning_begins_with_the_next_copy(
-    scene: MakeScene, database: Database, kafka: str, reader: Callable[..., Reader]
+    scene: MakeScene,
+    database: Database,
+    kafka: str,
+    reader: Callable[..., Reader],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("pgsluice_client.reader.Consumer", CountingConsumer)
     rows = {"t": TableRows(), "u": TableRows()}
     with database.connect() as connection:
         connection.execute(TABLES.encode())
-        s = scene(DEFINITIONS, topics={"partitions": 3})
+        s = scene(DEFINITIONS, topics={"partitions": PARTITIONS})
         insert(s, connection, "INSERT INTO t SELECT n, 'x' FROM generate_series(1, 20) n")
         insert(s, connection, "INSERT INTO u VALUES (1, 'x')")
-        trim(kafka, s.topic("t"), 3)
+        trim(kafka, s.topic("t"), PARTITIONS)
         insert(s, connection, "UPDATE t SET b = 'y'", "UPDATE u SET b = 'y'")
-        before, position = apply_to_end(reader(s.slot), rows)
+        first = reader(s.slot)
+        before, position = apply_to_end(first, rows)
         gateway = s.project.start()
         gateway.wait_until_copied()
         assert s.cli("copy", "t").code == 0
@@ -88,6 +111,8 @@ def test_a_topic_without_its_beginning_begins_with_the_next_copy(
         after, end = apply_to_end(reader(s.slot, start=start), rows)
 
     assert {table for table, _ in before} == {"u"}
+    assert isinstance(first._consumer, CountingConsumer)
+    assert 3 < first._consumer.lookups < PARTITIONS, "three of markers; no request for each"
     assert position.waiting == {s.topic("t")}
     assert after == [("t", "t"), *[("t", "r")] * 20, ("t", "u"), ("u", "u")]
     assert end.waiting == frozenset()

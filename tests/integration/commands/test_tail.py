@@ -9,6 +9,7 @@ from threading import Event
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import Ended, Scene, current_lsn, running, value_of
@@ -37,7 +38,9 @@ def numbers(ended: Ended) -> list[int]:
     return [change["after"]["n"] for change in changes(ended) if change["op"] == "c"]
 
 
-def test_changes_of_all_topics_come_in_commit_order(scene: MakeScene, database: Database) -> None:
+def test_changes_of_all_topics_come_in_commit_order(
+    scene: MakeScene, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with database.connect() as connection:
         connection.execute(TABLES.encode())
         s = scene(DEFINITIONS, topics={"partitions": 3}, limits={"max_batch_records": 7})
@@ -56,7 +59,17 @@ def test_changes_of_all_topics_come_in_commit_order(scene: MakeScene, database: 
         before = value_of(connection, "SELECT clock_timestamp()")
         s.run_to(current_lsn(connection))
 
-    everything = s.cli("tail", s.slot, "--from-beginning", "--no-follow", "--json")
+    with monkeypatch.context() as patch:
+        requests: list[int] = []  # numbers of partitions whose offsets are looked up in one
+        look_up = AdminClient.list_offsets
+
+        def counted(admin: AdminClient, places: dict[Any, Any], **options: Any) -> Any:
+            requests.append(len(places))
+            return look_up(admin, places, **options)
+
+        patch.setattr(AdminClient, "list_offsets", counted)
+        everything = s.cli("tail", s.slot, "--from-beginning", "--no-follow", "--json")
+    assert requests == [9, 9, 9, 9], "first and last offsets, at the beginning and in the end"
     inserts = [change for change in changes(everything) if change["op"] == "c"]
 
     assert [change["after"]["n"] for change in inserts] == list(range(1, number + 1))
