@@ -39,6 +39,7 @@ __all__ = [
     "FencedError",
     "FilterError",
     "GatewayError",
+    "HeldCause",
     "KafkaTransactionTimeout",
     "LostRecordsError",
     "ProtocolError",
@@ -58,18 +59,33 @@ __all__ = [
 ]
 
 
+_UntilAsked: TypeAlias = Literal["lost", "partitions"]
+_OfRights: TypeAlias = Literal["grant", "publication", "bypass_rls", "privilege", "topic_rights"]
+_OfKeys: TypeAlias = Literal["keys", "partition_by", "no_key", "identity"]
+_OfTopics: TypeAlias = Literal["schema", "size", "topic_name", "compaction"]
+_OfTables: TypeAlias = Literal["lock", "foreign_partition", "column"]
+HeldCause: TypeAlias = Literal["", _UntilAsked, _OfRights, _OfKeys, _OfTopics, _OfTables]
+"""Code of the reason for holding a table, by which its remedy is chosen; empty for others.
+
+``lost`` and ``partitions`` last until an operator requests the copy: the topic lost records, or has
+another number of partitions. Otherwise the table is published again as soon as it can be.
+"""
+
+
 class GatewayError(Exception):
     """Base class of all errors.
 
     Attributes:
         message: Description of the fault and its place, without secrets and without column values.
         hint: Next step for the operator, or None.
+        cause: Code of the cause if a table is held for it.
     """
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
+    def __init__(self, message: str, *, hint: str | None = None, cause: HeldCause = "") -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.cause: HeldCause = cause
 
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\nhint: {self.hint}"
@@ -153,11 +169,12 @@ class DefinitionError(FatalError):
         hint: str | None = None,
         detail: str | None = None,
         reason: str | None = None,
+        cause: HeldCause = "",
     ) -> None:
         shown = message
         if text is not None and position is not None:
             shown = f"{message}\n{quote_position(text, position)}"
-        super().__init__(shown, hint=hint)
+        super().__init__(shown, hint=hint, cause=cause)
         self.text = text
         self.position = position
         self.reason = message.partition("\n")[0] if reason is None else reason

@@ -11,6 +11,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from gateway.core.copy_progress import Progress
 from gateway.core.display import as_word
+from gateway.core.errors import HeldCause
 from gateway.core.lsn import Lsn
 
 CopyStateKind: TypeAlias = Literal["pending", "copying", "ready", "missing", "held", "gone"]
@@ -18,9 +19,8 @@ CopyStateKind: TypeAlias = Literal["pending", "copying", "ready", "missing", "he
 EPOCH_US: Final = 946_684_800_000_000
 """PostgreSQL's epoch, 2000-01-01 00:00 UTC, in microseconds since 1970."""
 
-HeldCause: TypeAlias = Literal["", "lost", "partitions"]
-"""Cause for holding a table until an operator requests its copy: its topic lost records, or has
-another number of partitions. Empty: it is published again automatically as soon as it can be."""
+UNTIL_ASKED: Final = frozenset({"lost", "partitions"})
+"""Causes for holding a table until an operator requests its copy."""
 
 
 def unix_time(microseconds: int) -> float:
@@ -61,7 +61,7 @@ class CopyState:
         taken: How the table is published, as JSON: `gateway.definitions.tables.remembered`. The
             field of PROGRESS has this name.
         reason: Reason for which it is held.
-        cause: Cause for which an operator has to request the copy of a held table.
+        cause: Code of that reason.
         topic: Topic that has its rows; empty if unknown.
         asked: Condition of the rows of a ready table that are to be copied again on request; empty
             for the whole table, None for no request. `progress` refers to that copy. The table
@@ -84,6 +84,11 @@ class CopyState:
     asked: str | None = None
     published: int = 0
     cause: HeldCause = ""
+
+    @property
+    def waits_for_request(self) -> bool:
+        """Whether it is held until an operator requests its copy."""
+        return self.cause in UNTIL_ASKED
 
     @property
     def is_settled(self) -> bool:

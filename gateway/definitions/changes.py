@@ -124,10 +124,9 @@ def copy_states(
         definition = "" if state is None else state.definition
         held = CopyState(*key, "held", None, definition, oid=table.oid, reason=table.reason)
         before = described.get((table.subscription, table.oid), "")
-        held = replace(held, taken=describe_masks(table.masked_as, before))
-        if table.cause:
-            topic = "" if names is None else topic_of(*key, names)
-            held = replace(held, cause=table.cause, topic=topic)
+        held = replace(held, taken=describe_masks(table.masked_as, before), cause=table.cause)
+        if held.waits_for_request and names is not None:
+            held = replace(held, topic=topic_of(*key, names))
         if state is not None and state.state == "held":
             held = replace(held, consistent_point=state.consistent_point)
         result.append(held)

@@ -135,7 +135,7 @@ def make_plan(
         members, definitions, catalog, missing_identity, masks
     ):
         if holdable(subscription_name, catalog.tables[oid]):
-            fault = Fault(error.reason)
+            fault = Fault(error.reason, cause=error.cause)
             held.setdefault((subscription_name, oid), hold(subscription_name, oid, fault))
     for (subscription_name, oid), fault in faults.items():
         if oid in catalog.tables:

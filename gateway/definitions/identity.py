@@ -101,6 +101,7 @@ def find_identity_problems(
                         position=_position(members, at_fault, table),
                         hint=hint,
                         detail=detail,
+                        cause="identity",
                     ),
                 )
                 break
@@ -175,6 +176,7 @@ def _missing(
         position=_position(members, publication, table),
         hint=f"{hint} {_REMEDY}",
         detail=detail,
+        cause="identity",
     )
 
 

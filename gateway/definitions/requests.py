@@ -110,7 +110,7 @@ def is_asked(state: CopyState, requests: Iterable[CopyRequest]) -> bool:
 def released(states: Iterable[CopyState], requests: Sequence[CopyRequest]) -> tuple[CopyState, ...]:
     """Return the states; held tables whose copy is requested are released."""
     return tuple(
-        replace(state, cause="") if state.cause and is_asked(state, requests) else state
+        replace(state, cause="") if state.waits_for_request and is_asked(state, requests) else state
         for state in states
     )
 

@@ -16,12 +16,11 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import fastavro
 
 from gateway.core.copy_progress import Progress
-from gateway.core.errors import ProtocolError
+from gateway.core.errors import HeldCause, ProtocolError
 from gateway.core.lsn import Lsn
 from gateway.core.watermark import (
     CopyRequest,
     CopyState,
-    HeldCause,
     LastCommit,
     Refusal,
     StatePart,

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final
 
+from gateway.core.errors import HeldCause
 from gateway.core.identifiers import quote_identifier
 from gateway.core.lsn import Lsn, format_lsn
-from gateway.core.watermark import CopyState, HeldCause, Refusal
+from gateway.core.watermark import CopyState, Refusal
 from gateway.monitor.health import muted, refused, takeover_refused
 from gateway.monitor.remedies import remedy_of
 from gateway.observe.moving import MovingTable
@@ -72,7 +73,7 @@ class TableStatus:
         published: Number of these rows sent to the subscription, after its filters.
         estimate: Estimated number of rows, by the server's statistics; None if unknown.
         reason: Reason for which it is held.
-        cause: Code of a hold that lasts until an operator requests the copy; empty for others.
+        cause: Code of that reason.
         topic: Topic that has its rows; empty if unknown.
         asked: Requested copy of a ready table: the condition on its rows, empty for the whole
             table, None without a request. The row counts then refer to that copy.
@@ -369,7 +370,7 @@ def table_problem(table: TableStatus) -> Problem | None:
     """Return the problem of a table, or None."""
     named = f"table {table.table} of subscription {table.subscription}"
     if table.state == "held":
-        hint = remedy_of(table.cause, table.reason, table.table)
+        hint = remedy_of(table.cause, table.table)
         return Problem(Severity.ACT, f"{named} is held: {table.reason}", hint)
     if table.state == "missing":
         return Problem(

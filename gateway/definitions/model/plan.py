@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from gateway.core.errors import HeldCause
 from gateway.core.formula import Formula
-from gateway.core.watermark import HeldCause
 from gateway.definitions.model.catalog import Column, Table
 from gateway.definitions.model.statements import (
     IDENTIFYING,
@@ -172,7 +172,7 @@ class Fault:
             it unless somebody has decided so.
         always: Whether the table is held for it even if the file names the table; otherwise the
             definitions are refused.
-        cause: Cause for which an operator has to request the copy.
+        cause: Code of the reason.
     """
 
     reason: str

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import TypeAlias
 
-from gateway.definitions.model import Operation, Plan, Table
+from gateway.core.errors import HeldCause
+from gateway.definitions.model import Fault, Operation, Plan, Table
 from gateway.pgoutput.messages import ReplicaIdentity
 from schemas.settings.tables import ChosenColumns
 
@@ -67,7 +68,7 @@ def chosen_fault(
     operations: Collection[Operation],
     replica_identity: ReplicaIdentity,
     identity: Collection[str],
-) -> str | None:
+) -> Fault | None:
     """Return why a table cannot have the columns `chosen`; None if it can.
 
     Args:
@@ -79,16 +80,19 @@ def chosen_fault(
     """
     is_logged = replica_identity is ReplicaIdentity.FULL
     is_logged |= {Operation.UPDATE, Operation.DELETE}.isdisjoint(operations)
-    for setting, names in (("keys", chosen.key), ("partition_by", chosen.partition)):
+    settings: tuple[tuple[HeldCause, Collection[str]], ...]
+    settings = (("keys", chosen.key), ("partition_by", chosen.partition))
+    for setting, names in settings:
         for name in names:
+            why = f"[topics.{setting}] has its column {name!r}, "
             if name not in published:
-                return f"[topics.{setting}] has its column {name!r}, which is not published"
+                return Fault(f"{why}which is not published", always=True, cause=setting)
             if not is_logged and name not in identity:
-                return (
-                    f"[topics.{setting}] has its column {name!r}, whose old value an UPDATE or"
-                    " DELETE does not log: it is not part of the replica identity"
-                    " (ALTER TABLE ... REPLICA IDENTITY FULL)"
+                why += (
+                    "whose old value an UPDATE or DELETE does not log: it is not part of the"
+                    " replica identity (ALTER TABLE ... REPLICA IDENTITY FULL)"
                 )
+                return Fault(why, always=True, cause=setting)
     return None
 
 

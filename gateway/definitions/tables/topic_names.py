@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from gateway.core.errors import SchemaError
 from gateway.core.names import topic_of
 from gateway.core.watermark import CopyState
-from gateway.definitions.model import Plan, TableId
+from gateway.definitions.model import Fault, Plan, TableId
 
 __all__ = ["topic_name_faults"]
 
@@ -22,7 +22,7 @@ def topic_name_faults(
     states: Iterable[CopyState],
     names: Mapping[str, str],
     reserved: Collection[str],
-) -> dict[TableId, str]:
+) -> dict[TableId, Fault]:
     """Return why tables cannot have the topic of their name, by subscription and OID.
 
     A table that already has the topic keeps it. Otherwise a table that the file names takes
@@ -35,14 +35,15 @@ def topic_name_faults(
         reserved: Names of the gateway's own topics.
     """
     known = {(s.subscription, s.oid) for s in states if s.state not in ("held", "missing", "gone")}
-    faults: dict[TableId, str] = {}
+    faults: dict[TableId, Fault] = {}
     groups: dict[str, list[tuple[TableId, str]]] = defaultdict(list)
     for subscription, oid in plan.targets:
         table = plan.tables[oid]
         try:
             topic = topic_of(subscription, table.schema, table.name, names)
         except SchemaError as error:
-            faults[subscription, oid] = f"{error.message} ({error.hint})"
+            why = f"{error.message} ({error.hint})"
+            faults[subscription, oid] = Fault(why, cause="topic_name")
         else:
             groups[_collision_key(topic)].append(((subscription, oid), topic))
     owned = {_collision_key(name): name for name in reserved}
@@ -50,10 +51,11 @@ def topic_name_faults(
         members.sort(key=lambda m: (m[0] not in known, m[0] in plan.open_ended, m[0][1], m[0][0]))
         holder = owned.get(key, members[0][1])
         for table_id, topic in members if key in owned else members[1:]:
-            faults[table_id] = (
+            why = (
                 f"its topic {topic} collides with {holder}, since Kafka does not distinguish "
                 "'.' from '_' (give it another name in [topics] names)"
             )
+            faults[table_id] = Fault(why, cause="topic_name")
     return faults
 
 

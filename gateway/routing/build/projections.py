@@ -164,8 +164,10 @@ class Projections:
         # The identities of partitions published as their root are not announced: the plan's count.
         operations = publish.operations if publish.relation_oid == relation.relation_oid else ()
         names = {column.name for column in columns}
-        if (why := chosen_fault(chosen, names, operations, replica_identity, identity)) is not None:
-            raise SchemaError(f"{target}: {why}")
+        if (
+            fault := chosen_fault(chosen, names, operations, replica_identity, identity)
+        ) is not None:
+            raise SchemaError(f"{target}: {fault.reason}")
         for name, mask in publish.masks:
             if mask.kind != "hash" and name in (found.key or ()):
                 raise SchemaError(

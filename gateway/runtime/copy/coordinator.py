@@ -259,10 +259,11 @@ class TableCopier:
             if (seen := self._sets.pop_snapshot()) is not None:
                 self._followed.following.forget(seen)
             while self._sets.unreadable:
-                inner, because = self._sets.unreadable.pop()
-                why = f"{inner.table}, which its filter reads, cannot be read: {because}"
+                inner, error = self._sets.unreadable.pop()
+                why = f"{inner.table}, which its filter reads, cannot be read: {error.message}"
+                fault = Fault(why, cause=error.cause)
                 for copy in self._followed.outer_of(inner.table.oid):
-                    self.faults[copy.subscription, copy.target_oid] = Fault(why)
+                    self.faults[copy.subscription, copy.target_oid] = fault
                 self._needs_plan = True
 
     @property
@@ -322,7 +323,7 @@ class TableCopier:
         assert self._followed is not None
         for copy in self._followed.outer[oid].copies:
             if isinstance(error, TableUnreadable):
-                self.faults[copy.subscription, oid] = Fault(error.message)
+                self.faults[copy.subscription, oid] = Fault(error.message, cause=error.cause)
             elif isinstance(error, ConditionError):
                 self._followed.following.moves[oid].copy_again(copy.subscription)
 
@@ -439,7 +440,8 @@ class TableCopier:
                     because=error.message,
                 )
             else:
-                self.faults[copy.subscription, copy.target_oid] = Fault(error.message)
+                fault = Fault(error.message, cause=error.cause)
+                self.faults[copy.subscription, copy.target_oid] = fault
                 self._needs_plan = True
 
     def _mark(

@@ -57,7 +57,7 @@ class SetReads:
 
     Attributes:
         altered: Whether a table has changed since the plan was made.
-        unreadable: Tables that cannot be read, with the reasons.
+        unreadable: Tables that cannot be read, with the errors.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class SetReads:
         self._is_void = False
         self._pauses: dict[int, float] = {}
         self.altered = False
-        self.unreadable: list[tuple[InnerTable, str]] = []
+        self.unreadable: list[tuple[InnerTable, TableUnreadable]] = []
         self._placed = threading.Event()
         self._closed = threading.Event()
         self._loop = ReaderLoop(
@@ -164,7 +164,7 @@ class SetReads:
             return True
         except TableUnreadable as error:
             self._tables.popleft()
-            self.unreadable.append((inner, error.message))
+            self.unreadable.append((inner, error))
             self._wake()
             return bool(self._tables)
         if self._is_void:

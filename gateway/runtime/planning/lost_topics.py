@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.config import Settings
-from gateway.core.errors import FatalError
+from gateway.core.errors import FatalError, HeldCause
 from gateway.core.names import topic_of, transaction_topic
-from gateway.core.watermark import CopyState, HeldCause, hint_of
+from gateway.core.watermark import CopyState, hint_of
 from gateway.definitions.model import Fault, TableId
 from gateway.definitions.requests import is_asked
 from gateway.observe import event
@@ -119,7 +119,7 @@ def find_lost(
     if recovered.watermark is None:
         return LostTopics()
     states, names = recovered.watermark.copies, setup.routing.topic_names
-    held = {topic_of_state(state, names): state for state in states if state.cause}
+    held = {topic_of_state(state, names): state for state in states if state.waits_for_request}
     asked = {topic_of_state(s, names) for s in states if is_asked(s, recovered.requests)}
     copied = {(copy.subscription, copy.target_oid) for copy in setup.plan.copies}
     lost, faults = set(), {}

@@ -239,7 +239,9 @@ def _plan_with_holds(
             noticed = find_faults(
                 settings, connection, plan, states, rights=rights, readable=readable
             )
-        noticed |= {table_id: Fault(error.reason) for table_id, error in unfit.items()}
+        noticed |= {
+            table_id: Fault(error.reason, cause=error.cause) for table_id, error in unfit.items()
+        }
         if not policy.is_enabled and (wrong := key_faults(settings, plan)):
             (_, oid), fault = min(wrong.items(), key=lambda one: one[0])
             raise DefinitionError(f"table {plan.tables[oid]}: {fault.reason}")

@@ -347,7 +347,7 @@ class Reloader:
         muted, muted_now = self._counters.muted, self._muted_now(definitions)
         # Held as before, they are no difference; nothing has to be registered to find that out.
         refused = {
-            (table.subscription, table.oid): Fault(table.reason, always=True)
+            (table.subscription, table.oid): Fault(table.reason, always=True, cause=table.cause)
             for table in self._plan.held
             if table.subscription in muted_now and table.reason == muted.get(table.subscription)
         }

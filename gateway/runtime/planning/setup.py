@@ -245,7 +245,7 @@ def register(
         known=known,
         request_later=registry.request_later,
     )
-    faults = {table_id: Fault(why) for table_id, why in refused.items()}
+    faults = {table_id: Fault(why, cause="schema") for table_id, why in refused.items()}
     return topics, routing, routes.schemas, faults
 
 

@@ -84,11 +84,8 @@ def find_faults(
         for table_id, why in {} if readable else _unreadable(connection, plan, known).items():
             # A table can lack both rights: its owner is asked for all at once.
             faults[table_id] = _joined([faults[table_id], why] if table_id in faults else [why])
-    reasons = dict(_shape_faults(settings, connection, plan))
-    reasons |= topic_name_faults(
-        plan, known, settings.topics.names, reserved_topics(settings, plan)
-    )
-    faults |= {table_id: Fault(why) for table_id, why in reasons.items()}
+    faults |= {table_id: Fault(why) for table_id, why in _shape_faults(settings, connection, plan)}
+    faults |= topic_name_faults(plan, known, settings.topics.names, reserved_topics(settings, plan))
     faults |= {**dict(_oversized(settings, plan)), **dict(_until_asked(settings, known))}
     return faults | key_faults(settings, plan)
 
@@ -119,36 +116,38 @@ def _chosen_faults(settings: Settings, plan: Plan) -> Iterator[tuple[TableId, Fa
         chosen = settings.topics.chosen(str(table))
         if not (chosen.key or chosen.partition):
             continue
-        why = chosen_fault(
+        fault = chosen_fault(
             chosen,
             {c.name for c in table.columns if publish.publishes(c)},
             publish.operations,
             relation.replica_identity,
             relation.identity,
         )
-        if why is not None:
-            yield (publish.subscription, publish.target_oid), Fault(why, always=True)
+        if fault is not None:
+            yield (publish.subscription, publish.target_oid), fault
 
 
 def _keyless_faults(settings: Settings, plan: Plan) -> dict[TableId, Fault]:
     copied = {subscription.name for subscription in plan.subscriptions if subscription.copy_data}
     return {
-        (publish.subscription, publish.target_oid): Fault(why, always=True)
+        (publish.subscription, publish.target_oid): fault
         for publish in plan.publishes
         if not settings.envelope.of(publish.subscription).truncates
-        and (why := _why_no_upsert(settings, plan, publish, copied))
+        and (fault := _why_no_upsert(settings, plan, publish, copied))
     }
 
 
 def _why_no_upsert(
     settings: Settings, plan: Plan, publish: Publish, copied: Collection[str]
-) -> str | None:
+) -> Fault | None:
     table = plan.tables[publish.target_oid]
     key = key_of(table, {c.name for c in table.columns if publish.publishes(c)})
     chosen = settings.topics.chosen(str(table))
     if not key and publish.subscription in copied:
-        return _NO_KEY
-    return _SHARED_KEY if chosen.key and not identifies(key, chosen) else None
+        return Fault(_NO_KEY, always=True, cause="no_key")
+    if chosen.key and not identifies(key, chosen):
+        return Fault(_SHARED_KEY, always=True, cause="keys")
+    return None
 
 
 def reserved_topics(settings: Settings, plan: Plan) -> list[str]:
@@ -198,7 +197,7 @@ def _until_asked(
     """Yield tables that are held until their copy is requested, or they get another topic."""
     copied = "lost" if settings.topics.on_lost_records == "copy" else ""
     for state in states:
-        if state.cause in ("", copied):
+        if not state.waits_for_request or state.cause == copied:
             continue
         name = f"{state.subscription}.{state.schema}.{state.table}"
         if settings.topics.names.get(name, state.topic) == state.topic:
@@ -216,6 +215,7 @@ def _oversized(settings: Settings, plan: Plan) -> Iterator[tuple[TableId, Fault]
                 f"its filters, columns and partitions are {size} bytes of text, more than the "
                 f"{most_bytes} that topic {settings.topics.progress} takes",
                 always=True,
+                cause="size",
             ),
         )
 
@@ -278,6 +278,7 @@ def _joined(faults: Sequence[Fault]) -> Fault:
         tuple(dict.fromkeys(sql for fault in faults for sql in fault.statements)),
         tuple(dict.fromkeys(sql for fault in faults for sql in fault.by_hand)),
         always=True,
+        cause=next((fault for fault in faults if fault.statements), faults[0]).cause,
     )
 
 
@@ -305,7 +306,8 @@ def _not_ours(connection: psycopg.Connection, plan: Plan, prefix: str) -> dict[T
     targets = _targets_by_member(plan)
     faults: dict[TableId, Fault] = {}
     for oid, why in _locked(connection, new).items():
-        faults |= {table_id: Fault(why) for table_id in targets[oid] & plan.open_ended}
+        fault = Fault(why, cause="lock")
+        faults |= dict.fromkeys(targets[oid] & plan.open_ended, fault)
     for oid, name in new.items():
         table = plan.tables[oid]
         statement = adding(name, table)
@@ -316,7 +318,7 @@ def _not_ours(connection: psycopg.Connection, plan: Plan, prefix: str) -> dict[T
         else:
             continue
         for table_id in targets[oid]:
-            faults[table_id] = Fault(reason, (statement,))
+            faults[table_id] = Fault(reason, (statement,), cause="publication")
     if not own.existing and plan.targets <= faults.keys():
         return {}
     return {table_id: why for table_id, why in faults.items() if table_id in plan.open_ended}

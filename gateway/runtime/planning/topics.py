@@ -249,9 +249,9 @@ def _faults_of_tables(
     faults = {}
     for (name, oid), spec in by_table.items():
         if (error := unusable.get(transaction_topic(name))) is not None:
-            faults[name, oid] = Fault(_why_muted(error), always=True)
+            faults[name, oid] = Fault(_why_muted(error), always=True, cause=error.cause)
         elif (error := unusable.get(spec.name)) is not None:
-            faults[name, oid] = Fault(_line(error), always=True)
+            faults[name, oid] = Fault(_line(error), always=True, cause=error.cause)
     return faults
 
 

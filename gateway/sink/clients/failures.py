@@ -191,6 +191,7 @@ def classify_kafka_error(
         return AccessError(
             f"{doing}: not authorised{place}: {text}",
             hint=RIGHTS,
+            cause="topic_rights",
         )
     if is_refusal(error):
         return AccessError(

@@ -116,7 +116,9 @@ def ids_of(topics: Mapping[str, KnownTopic]) -> dict[str, str]:
 def unreadable(topics: Mapping[str, KnownTopic]) -> dict[str, AccessError]:
     """Return the errors of topics that may not be read, by name."""
     return {
-        name: AccessError(f"reading topic {name}: not authorised", hint=RIGHTS)
+        name: AccessError(
+            f"reading topic {name}: not authorised", hint=RIGHTS, cause="topic_rights"
+        )
         for name, topic in topics.items()
         if not topic.may_read
     }
@@ -125,7 +127,9 @@ def unreadable(topics: Mapping[str, KnownTopic]) -> dict[str, AccessError]:
 def unwritable(topics: Mapping[str, KnownTopic]) -> dict[str, AccessError]:
     """Return the errors of topics that may not be written, by name."""
     return {
-        name: AccessError(f"writing to topic {name}: not authorised", hint=RIGHTS)
+        name: AccessError(
+            f"writing to topic {name}: not authorised", hint=RIGHTS, cause="topic_rights"
+        )
         for name, topic in topics.items()
         if not topic.may_write
     }

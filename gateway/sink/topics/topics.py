@@ -436,12 +436,14 @@ def _problem(spec: TopicSpec, found: TopicDescription) -> FatalError | None:
             "would lose (without a key, or of TRUNCATE)",
             hint='set cleanup.policy=delete; for TRUNCATE alone, [topics] truncate = "skip" '
             "leaves it out",
+            cause="compaction",
         )
     if spec.require_compaction and policy != "compact":
         return FatalError(
             f"topic {spec.name} has cleanup.policy={policy}, but must keep the last record of "
             "every key",
             hint="set cleanup.policy=compact before anything is deleted from it",
+            cause="compaction",
         )
     return None
 

@@ -174,6 +174,7 @@ class FilterResolver:
             text=self._text,
             position=clause.where_position,
             hint="grant the role of [source].dsn what it lacks",
+            cause="privilege",
         )
 
     def _refuse_user_types(self, clause: TableClause, table: Table) -> None:
@@ -332,6 +333,7 @@ class FilterResolver:
             position=position,
             hint=" ".join(details) or None,
             detail=diag.message_detail,
+            cause="column" if error.sqlstate == "42703" else "",
         )
 
 

@@ -51,7 +51,7 @@ class TableLockedError(DefinitionError):
     """
 
     def __init__(self, message: str, table_oid: int) -> None:
-        super().__init__(message, hint="let that session end, or end it")
+        super().__init__(message, hint="let that session end, or end it", cause="lock")
         self.table_oid = table_oid
 
 

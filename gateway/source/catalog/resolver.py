@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import psycopg
 
-from gateway.core.errors import DefinitionError, TransientError
+from gateway.core.errors import DefinitionError, HeldCause, TransientError
 from gateway.definitions.model import (
     Definitions,
     Operation,
@@ -347,10 +347,12 @@ class DefinitionLookup:
         columns = {column.name: column for column in table.columns}
         for index, name in enumerate(clause.columns):
             column = columns.get(name)
+            cause: HeldCause = ""
             if name in _SYSTEM_COLUMNS:
                 fault = f'cannot use system column "{name}" in publication column list'
             elif column is None:
                 fault = f'column "{name}" of relation "{table.name}" does not exist'
+                cause = "column"
             elif column.generated == "v":
                 fault = f'cannot use virtual generated column "{name}" in publication column list'
             elif column.generated and self._version < 180000:
@@ -359,7 +361,7 @@ class DefinitionLookup:
                 fault = f'duplicate column "{name}" in publication column list'
             else:
                 continue
-            raise self._error(fault, clause.position)
+            raise self._error(fault, clause.position, cause=cause)
 
     def _schema(self, name: str | None, definition: PublicationDefinition) -> str:
         if name is None:
@@ -405,8 +407,10 @@ class DefinitionLookup:
     def _oids(self, query: str, *parameters: Any) -> list[int]:
         return [row[0] for row in self._connection.execute(query.encode(), parameters)]
 
-    def _error(self, message: str, position: int, *, hint: str | None = None) -> DefinitionError:
-        return DefinitionError(message, text=self._text, position=position, hint=hint)
+    def _error(
+        self, message: str, position: int, *, hint: str | None = None, cause: HeldCause = ""
+    ) -> DefinitionError:
+        return DefinitionError(message, text=self._text, position=position, hint=hint, cause=cause)
 
 
 def _in_table_order(table: Table, columns: tuple[str, ...] | None) -> tuple[str, ...] | None:

@@ -96,6 +96,7 @@ def copy_error(
             f"{doing}: row security hides rows of it from this role",
             hint="ALTER ROLE ... BYPASSRLS for the role of source.dsn; the stream of changes "
             "is not subject to row security either",
+            cause="bypass_rls",
         )
     shown = f"SQLSTATE {error.sqlstate}" if masked and error.sqlstate else text
     if error.sqlstate == "55000" and "restricted" in text:
@@ -103,6 +104,7 @@ def copy_error(
             return TableUnreadable(
                 f"{doing}: one of its partitions is a foreign table, which is not read: {shown}",
                 hint="publish its other partitions, or detach that one",
+                cause="foreign_partition",
             )
         return TableChanged(f"{doing}: it is no table any more: {shown}")
     altered = f"{doing}: it was altered since the definitions were read: {shown}"
@@ -126,5 +128,5 @@ def copy_error(
     if error.sqlstate == "55P03":
         return TableLocked(found.message, hint=found.hint)
     if isinstance(found, FatalError):
-        return TableUnreadable(found.message, hint=found.hint)
+        return TableUnreadable(found.message, hint=found.hint, cause=found.cause)
     return found

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import psycopg
 
+from gateway.core.errors import HeldCause
 from gateway.core.identifiers import one_line
 from gateway.definitions.model import Fault
 from gateway.source.session.server_errors import classify_server_error
@@ -85,7 +86,8 @@ def why_unreadable(connection: _Connection, oids: Collection[int]) -> dict[int, 
                 by_hand.append(one_line(f"ALTER ROLE {role} BYPASSRLS"))
             if reasons:
                 why = "; ".join(reasons)
-                found[oid] = Fault(why, tuple(statements), tuple(by_hand), always=True)
+                cause: HeldCause = "grant" if statements else "bypass_rls"
+                found[oid] = Fault(why, tuple(statements), tuple(by_hand), always=True, cause=cause)
     except psycopg.Error as error:
         text = error.diag.message_primary or str(error)
         raise classify_server_error(error.sqlstate, text, doing="reading privileges") from None

@@ -75,7 +75,9 @@ def classify_server_error(sqlstate: str | None, text: str, *, doing: str) -> Gat
         return SlotBusyError(shown, hint=hint)
     if sqlstate in ("55P03", "58030", "53400") or sqlstate[:2] in _PASSING:
         return TransientError(shown, hint=hint)
-    return (AccessError if sqlstate == "42501" else FatalError)(shown, hint=hint)
+    if sqlstate == "42501":
+        return AccessError(shown, hint=hint, cause="privilege")
+    return FatalError(shown, hint=hint)
 
 
 def is_text_too_long(sqlstate: str | None, *, detail: str | None, hint: str | None) -> bool:

@@ -28,14 +28,15 @@ from gateway.core.display import NOT_IN_A_LINE
 from gateway.core.identifiers import quote_identifier
 from gateway.core.lsn import Lsn
 from gateway.core.watermark import hint_of
+from gateway.definitions.changes import copy_states
+from gateway.definitions.combine import make_plan
 from gateway.definitions.identity import find_identity_problems, problems_text
 from gateway.definitions.membership import Membership
 from gateway.definitions.model import Catalog, Operation, Publication, Table
 from gateway.definitions.sql.parser import parse_definitions
 from gateway.monitor.metrics import Exposition
 from gateway.monitor.page.document import fragment
-from gateway.monitor.remedies import REMEDIES, remedy_of
-from gateway.monitor.status import Status, TableStatus
+from gateway.monitor.status import Status, TableStatus, table_problem, tables_of
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.runtime.planning.table_checks import adding
 from gateway.source.catalog.tables import read_tables
@@ -130,25 +131,47 @@ def test_names_in_suggested_commands_are_one_word_for_the_shell() -> None:
         assert shlex.split(command) == ["pgsluice", "copy", "public.x; touch /tmp/$(id)'`"]
 
 
-@pytest.mark.parametrize("part", [part for part, _ in REMEDIES])
-def test_no_name_of_a_table_chooses_the_remedy(part: str) -> None:
-    hints = [
-        remedy_of("", f'cannot update table "{name}" because nobody knows', f"public.{name}")
-        for name in ("t", part.replace('"', ""))
-    ]
+@pytest.mark.parametrize(
+    ("schema", "name", "leaf"),
+    [
+        pytest.param("a.b", "{}", "", id="a schema with a dot"),
+        pytest.param("public", "root", "{}", id="a partition"),
+        pytest.param("public", "x\n{}", "", id="a line feed"),
+        pytest.param("public", '"{}', "", id="quotes"),
+    ],
+)
+def test_no_name_of_another_role_chooses_the_remedy(schema: str, name: str, leaf: str) -> None:
+    for evil in (
+        *("t", "(GRANT ", "(ALTER ROLE mallory SUPERUSER)", "row security hides rows"),
+        *("[topics.keys] permission denied a lock on it is held by", "refuses the schema"),
+    ):
+        names = (each.format(evil) for each in (schema, name, leaf))
+        problem = table_problem(held_for_its_identity(*names))
 
-    assert hints[0] == hints[1]
+        assert problem is not None and evil in problem.message
+        assert (problem.hint or "").startswith("let the replica identity have what"), problem.hint
+        assert "mallory" not in (problem.hint or "")
 
 
-@pytest.mark.parametrize("part", [part for part, _ in REMEDIES])
-def test_no_hint_lets_anybody_run_what_the_owner_of_a_table_wrote(part: str) -> None:
-    name = f"x {part}(ALTER ROLE mallory SUPERUSER)"
-    reason = f'cannot update table "{name}" because it does not have a replica identity'
-
-    hint = remedy_of("", reason, f"public.{name}")
-
-    assert "mallory" not in hint
-    assert not any(word in hint for word in ("statement", "brackets", "runs the", "runs it"))
+def held_for_its_identity(schema: str, name: str, leaf: str) -> TableStatus:
+    """Status of a table that has no replica identity, or whose partition has none."""
+    nothing = ReplicaIdentity.NOTHING
+    tables = {1: Table(1, schema, name, "r", (), nothing, (), ())}
+    if leaf:
+        tables = {
+            1: replace(tables[1], kind="p", leaves=(2,)),
+            2: Table(2, schema, leaf, "r", (), nothing, (), (), ancestors=(1,)),
+        }
+    plan = make_plan(
+        parse_definitions(DEFINITIONS.format(s="s")),
+        Catalog(tables, {"p": Publication("p", frozenset(Operation), True, True, (), ())}),
+        prefix="slot",
+        missing_identity="refuse",
+        holdable=lambda *_: True,
+    )
+    (state,) = copy_states(plan, (), reconcile=True)
+    (found,) = tables_of([state], lambda _: None)
+    return found
 
 
 @pytest.mark.parametrize("end", ["\n", "\r", "\x0b", "\x1c", "\x85", "\u2028", "\u2029"])

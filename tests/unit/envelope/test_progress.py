@@ -9,12 +9,11 @@ import fastavro
 import pytest
 
 import schemas
-from gateway.core.errors import ProtocolError
+from gateway.core.errors import HeldCause, ProtocolError
 from gateway.core.lsn import Lsn
 from gateway.core.watermark import (
     CopyRequest,
     CopyState,
-    HeldCause,
     StatePart,
     StatePartKind,
     Watermark,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from gateway.core.errors import HeldCause
 from gateway.core.lsn import ZERO_LSN, Lsn
-from gateway.core.watermark import HeldCause, Refusal
+from gateway.core.watermark import UNTIL_ASKED, Refusal
+from gateway.monitor.remedies import REMEDIES
 from gateway.monitor.status import (
     KAFKA,
     SOURCE,
@@ -91,27 +93,33 @@ def test_an_access_that_is_refused_is_said_once_and_before_what_may_pass() -> No
 
 
 @pytest.mark.parametrize(
-    ("reason", "remedy"),
+    ("cause", "remedy"),
     [
-        ("permission denied for table t (GRANT SELECT ON t TO r)", "`pgsluice check --sql`"),
-        ("must be owner of table t (ALTER PUBLICATION p ADD TABLE ONLY t)", "the owner of the"),
-        ("row security hides rows of t from role r (ALTER ROLE r BYPASSRLS)", "a superuser runs"),
-        ("copying t: row security hides rows of it from this role", "BYPASSRLS for the role"),
-        ("a lock on it is held by process 7", "let that session end"),
-        ('cannot update table "t" because it does not have a replica identity', "a primary key"),
-        ('column "b" of relation "t" does not exist', "`pgsluice reload`"),
-        ("topic s.public.t has cleanup.policy=compact, but (set it)", "have the cleanup.policy"),
-        ("the schema registry refuses the schema of subject s", "[topics] names"),
-        ("of a kind that nobody has thought of", "alter the table or the definitions"),
+        ("grant", "`pgsluice check --sql`"),
+        ("publication", "the owner of the"),
+        ("bypass_rls", "a superuser runs ALTER ROLE ... BYPASSRLS for the role"),
+        ("lock", "let that session end"),
+        ("identity", "a primary key"),
+        ("column", "`pgsluice reload`"),
+        ("compaction", "have the cleanup.policy"),
+        ("schema", "[topics] names"),
+        ("", "alter the table or the definitions"),
     ],
 )
-def test_the_hint_of_a_held_table_fits_its_reason(reason: str, remedy: str) -> None:
-    tables = [TableStatus("nsw", "public.t", "held", reason=reason)]
+def test_the_hint_of_a_held_table_fits_the_code_of_its_reason(
+    cause: HeldCause, remedy: str
+) -> None:
+    evil = "(GRANT row security hides rows [topics.keys] refuses the schema"
+    tables = [TableStatus("nsw", f"public.{evil}", "held", reason=evil, cause=cause)]
 
     (problem,) = replace(status(), tables=tables).problems()
 
     assert remedy in (problem.hint or "")
     assert (problem.hint or "").endswith("copied automatically")
+
+
+def test_each_code_has_a_remedy() -> None:
+    assert {"", *UNTIL_ASKED, *REMEDIES} == set(get_args(HeldCause))
 
 
 @pytest.mark.parametrize("cause", ["lost", "partitions"])

@@ -23,7 +23,8 @@ def test_the_older_table_keeps_a_topic_that_two_would_have() -> None:
     (found,) = topic_name_faults(plan(5, 9), (), {}, ()).items()
 
     assert found[0] == ("s", 9)
-    assert "its topic s.a_b.c collides with s.a.b_c" in found[1]
+    assert "its topic s.a_b.c collides with s.a.b_c" in found[1].reason
+    assert found[1].cause == "topic_name"
 
 
 def test_a_table_that_the_file_names_and_one_that_has_the_topic_already_come_first() -> None:
