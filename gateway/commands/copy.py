@@ -129,7 +129,7 @@ def copy(
             f"not for subscription {held.subscription}, where the table is held: {held.reason}",
             to=sys.stderr,
         )
-        hint = remedy_of(held.cause, f"{held.schema}.{held.table}")
+        hint = remedy_of(held.cause, (held.schema, held.table))
         say(f"hint: {hint}", to=sys.stderr)
     return 1 if left_out else 0
 
@@ -220,7 +220,7 @@ def _refused(plan: Plan, request: CopyRequest) -> ConfigError:
     for held in _held(plan, request):
         return ConfigError(
             f"table {name} cannot be published as it is: {held.reason}",
-            hint=remedy_of(held.cause, name),
+            hint=remedy_of(held.cause, (held.schema, held.table)),
         )
     for schema, table, reason in plan.missing:
         if (schema, table) == (request.schema, request.table):

@@ -15,14 +15,14 @@ from typing import Final, NoReturn
 
 from gateway.core.display import shown
 from gateway.core.errors import ConfigError
+from schemas.table_names import quoted_name
 
-__all__ = ["find_table", "first_name", "quoted_name", "split_name"]
+__all__ = ["find_table", "first_name", "split_name"]
 
 _PART: Final = re.compile(
     r'[ \t\n\r\v\f]*(?:"((?:[^"]|"")+)"|([^ \t\n\r\v\f".][^ \t\n\r\v\f.]*))'
     r"[ \t\n\r\v\f]*(\.|\Z)"
 )
-_PLAIN: Final = re.compile(r"[a-z_][a-z0-9_$]*")
 _LOWER: Final = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
 """In UTF8 PostgreSQL folds no other letters."""
 
@@ -52,13 +52,6 @@ def split_name(text: str) -> tuple[str, ...]:
             return ()
         parts.append(name)
     return tuple(parts)
-
-
-def quoted_name(parts: Iterable[str]) -> str:
-    """Return a qualified name that `split_name` reads back, with quotes where they are needed."""
-    return ".".join(
-        part if _PLAIN.fullmatch(part) else '"' + part.replace('"', '""') + '"' for part in parts
-    )
 
 
 def find_table(

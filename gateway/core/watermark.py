@@ -13,6 +13,7 @@ from gateway.core.copy_progress import Progress
 from gateway.core.display import as_word
 from gateway.core.errors import HeldCause
 from gateway.core.lsn import Lsn
+from schemas.table_names import quoted_name
 
 CopyStateKind: TypeAlias = Literal["pending", "copying", "ready", "missing", "held", "gone"]
 
@@ -28,9 +29,9 @@ def unix_time(microseconds: int) -> float:
     return (microseconds + EPOCH_US) / 1_000_000
 
 
-def hint_of(cause: HeldCause, table: object) -> str:
-    """Return how to release a held table; `table` is its name."""
-    word = as_word(table)  # another role may have chosen the name
+def hint_of(cause: HeldCause, table: tuple[str, str]) -> str:
+    """Return how to release a held table, of which `table` is schema and name."""
+    word = as_word(quoted_name(table))  # another role may have chosen the name
     if cause == "lost":
         return f"find out why, then `pgsluice copy {word}`"
     if cause == "partitions":

@@ -41,8 +41,8 @@ REMEDIES: Final[Mapping[HeldCause, str]] = {
 }
 
 
-def remedy_of(cause: HeldCause, table: str) -> str:
-    """Return what to do about a table that is held for `cause`; `table` is its name."""
+def remedy_of(cause: HeldCause, table: tuple[str, str]) -> str:
+    """Return what to do about a table that is held for `cause`; `table` is schema and name."""
     if cause in REMEDIES:
         return f"{REMEDIES[cause]}; the table is then copied automatically"
     return hint_of(cause, table)

@@ -69,6 +69,7 @@ class TableStatus:
     """Status of one table of one subscription.
 
     Attributes:
+        table: Its name, as ``schema.table``.
         read: Number of rows that the copy has read so far.
         published: Number of these rows sent to the subscription, after its filters.
         estimate: Estimated number of rows, by the server's statistics; None if unknown.
@@ -80,6 +81,7 @@ class TableStatus:
         moving_since: Time since when rows of it enter or leave because another table has changed,
             in seconds since 1970; None if none do, or it is not known.
         unsettled: Number of values and keys whose rows are still to be read because of that.
+        parts: Schema and name, which `table` does not tell apart where one has a dot.
     """
 
     subscription: str
@@ -94,6 +96,7 @@ class TableStatus:
     topic: str = ""
     moving_since: float | None = None
     unsettled: int = 0
+    parts: tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +373,7 @@ def table_problem(table: TableStatus) -> Problem | None:
     """Return the problem of a table, or None."""
     named = f"table {table.table} of subscription {table.subscription}"
     if table.state == "held":
-        hint = remedy_of(table.cause, table.table)
+        hint = remedy_of(table.cause, table.parts)
         return Problem(Severity.ACT, f"{named} is held: {table.reason}", hint)
     if table.state == "missing":
         return Problem(
@@ -405,6 +408,7 @@ def tables_of(
             reason=c.reason,
             asked=c.asked,
             cause=c.cause,
+            parts=(c.schema, c.table),
             topic=c.topic,
             moving_since=None if found is None else found.since,
             unsettled=0 if found is None else found.unsettled,

@@ -9,6 +9,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from schemas.table_names import quoted_name
 from schemas.topic_names import topic_identifier
 from spark_consumer.display import as_word, logger
 from spark_consumer.errors import COPY_AGAIN, ConsumerError, TableError
@@ -271,6 +272,7 @@ class SubscriberTables:
         """Return a hint with the command that copies a table, where it says to copy it."""
         if hint is None:
             return None
-        table, subscription = as_word(topic_identifier(name)), as_word(self._subscription)
+        parts = map(topic_identifier, name.split("."))
+        table, subscription = as_word(quoted_name(parts)), as_word(self._subscription)
         command = f"{COPY_AGAIN} (pgsluice copy {table} --subscription {subscription})"
         return hint.replace(COPY_AGAIN, command)

@@ -154,7 +154,7 @@ def _source_findings(
             Severity.ERROR if held.listed else Severity.WARNING,
             f"table {held.schema}.{held.table} of subscription {held.subscription} is held: "
             f"{held.reason}",
-            remedy_of(held.cause, f"{held.schema}.{held.table}"),
+            remedy_of(held.cause, (held.schema, held.table)),
         )
     yield fine(f"definitions: {counted(len(plan.copies), 'subscriber table')} with an initial copy")
     if services.kafka_answers():

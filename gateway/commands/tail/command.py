@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 
-from gateway.commands.table_names import find_table, first_name, quoted_name, split_name
+from gateway.commands.table_names import find_table, first_name, split_name
 from gateway.commands.tail.lines import change_line, change_object
 from gateway.config import Settings
 from gateway.core.display import say, shown
@@ -14,6 +14,7 @@ from gateway.core.names import transaction_topic
 from gateway.sink.reading.commit_order import Since, follow
 from gateway.sink.registry.registry import Registry
 from gateway.sink.topics.topics import list_topics
+from schemas.table_names import quoted_name
 from schemas.topic_names import topic_identifier, topic_part
 
 __all__ = ["tail", "topics_of"]

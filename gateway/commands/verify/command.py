@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gateway.commands.consume import consumer_settings, known_subscriptions, translated
-from gateway.commands.table_names import find_table, quoted_name
+from gateway.commands.table_names import find_table
 from gateway.commands.verify.compared_tables import ComparedTable, compared_tables
 from gateway.config import Settings
 from gateway.core.display import say, shown
@@ -20,6 +20,7 @@ from gateway.runtime.planning.plan import read_definitions, read_plan
 from gateway.runtime.planning.setup import known_plan
 from gateway.sink.registry import registry as gateway_registry
 from gateway.source.session.connection import connect, server_facts
+from schemas.table_names import quoted_name
 from spark_consumer.errors import ConsumerError
 from spark_consumer.kafka.registry import Registry
 from spark_consumer.names import lsn_text

@@ -127,7 +127,8 @@ def find_lost(
         again = cause == "lost" and settings.topics.on_lost_records == "copy"
         again |= topic in asked or table_id in setup.plan.retired
         holds = not again and (cause == "partitions" or table_id in copied)
-        hint = hint_of(cause, setup.plan.tables[table_id[1]])
+        table = setup.plan.tables[table_id[1]]
+        hint = hint_of(cause, (table.schema, table.name))
         if topic not in held:
             event(
                 _LOG,

@@ -148,7 +148,7 @@ def test_a_command_in_a_hint_of_the_spark_job_is_harmless_and_means_the_table() 
     command = hint.partition("(pgsluice copy ")[2].removesuffix(")")
     run = ["bash", "-c", f"printf '%s|' {command}"]
     words = subprocess.run(run, capture_output=True, check=True).stdout.decode().split("|")
-    assert words == [f"public.{name}", "--subscription", name, ""]
+    assert words == [f'public."{name}"', "--subscription", name, ""]
 
 
 def test_a_metric_s_label_is_one_line_that_prometheus_reads() -> None:

@@ -40,6 +40,7 @@ from gateway.monitor.status import Status, TableStatus, table_problem, tables_of
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.runtime.planning.table_checks import adding
 from gateway.source.catalog.tables import read_tables
+from schemas.table_names import quoted_name
 from tests.security.conftest import Attacker
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import Scene, cli, wait_until_confirmed
@@ -126,9 +127,9 @@ def test_names_in_suggested_statements_are_quoted_as_postgresql_does(database: D
 
 def test_names_in_suggested_commands_are_one_word_for_the_shell() -> None:
     for cause in ("lost", "partitions"):
-        hint = hint_of(cause, "public.x; touch /tmp/$(id)'`")
+        hint = hint_of(cause, ("public", "x; touch /tmp/$(id)'`"))
         command = hint.partition("then `")[2].rpartition("`")[0]
-        assert shlex.split(command) == ["pgsluice", "copy", "public.x; touch /tmp/$(id)'`"]
+        assert shlex.split(command) == ["pgsluice", "copy", """public."x; touch /tmp/$(id)'`\""""]
 
 
 @pytest.mark.parametrize(
@@ -178,8 +179,9 @@ def held_for_its_identity(schema: str, name: str, leaf: str) -> TableStatus:
 def test_no_line_of_a_hint_is_what_the_owner_of_a_table_wrote(
     end: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    name = f"public.x{end}ALTER ROLE mallory SUPERUSER;{end}\\'y"
-    tables = [TableStatus("s", name, "held", reason="lost", cause="lost")]
+    table = ("public", f"x{end}ALTER ROLE mallory SUPERUSER;{end}\\'y")
+    name = ".".join(table)
+    tables = [TableStatus("s", name, "held", reason="lost", cause="lost", parts=table)]
     reported = replace(status(), tables=tables)
     monkeypatch.setattr("gateway.commands.status.read_status", lambda settings: reported)
 
@@ -189,7 +191,7 @@ def test_no_line_of_a_hint_is_what_the_owner_of_a_table_wrote(
     command = line.partition("then `")[2].rpartition("`")[0]
     run = ["bash", "-c", f"printf '%s|' {command}"]
     said = subprocess.run(run, capture_output=True, check=True, env={"LC_ALL": "C.UTF-8"}).stdout
-    assert said.decode().split("|") == ["pgsluice", "copy", name, ""]
+    assert said.decode().split("|") == ["pgsluice", "copy", quoted_name(table), ""]
     gateway = {"name": "gw", "phase": "streaming", "lag_seconds": None, "records": 0}
     text = fragment(reported.as_json() | {"gateway": gateway, "log": []}, ())
     assert "<p>ALTER" not in text and text.count("<p>find out why") == 1

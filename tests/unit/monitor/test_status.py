@@ -124,7 +124,8 @@ def test_each_code_has_a_remedy() -> None:
 
 @pytest.mark.parametrize("cause", ["lost", "partitions"])
 def test_a_table_that_waits_for_a_request_says_what_to_ask_for(cause: HeldCause) -> None:
-    tables = [TableStatus("nsw", "public.t", "held", reason="it is gone", cause=cause)]
+    named = ("public", "t")
+    tables = [TableStatus("nsw", "public.t", "held", reason="it is gone", cause=cause, parts=named)]
 
     (problem,) = replace(status(), tables=tables).problems()
 

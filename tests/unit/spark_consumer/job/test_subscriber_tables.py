@@ -20,7 +20,7 @@ def test_a_table_that_needs_a_copy_is_named_with_the_command_that_asks_for_it() 
     why = tables.hold("public.order-x0020-items", GONE)
 
     assert why.hint == (
-        "copy the table again (pgsluice copy 'public.order items' --subscription 's 1'):"
+        "copy the table again (pgsluice copy 'public.\"order items\"' --subscription 's 1'):"
         " it begins again"
     )
     assert tables.hold("s.public.t", GONE).hint == GONE.hint
