@@ -98,8 +98,8 @@ def as_error(label: str, error: Exception) -> ConsumerError:
 
     Returns:
         A ConsumerError unchanged; ContractError for a record that cannot be decoded; TableError for
-        a value that no VARIANT can have; `SparkFailedError` for other errors of Spark;
-        FatalConsumerError for everything else.
+        a value that no VARIANT can have; `MemoryShortError` if memory ran out; `SparkFailedError`
+        for other errors of Spark; FatalConsumerError for everything else.
     """
     if isinstance(error, ConsumerError):
         return error
@@ -110,16 +110,17 @@ def as_error(label: str, error: Exception) -> ConsumerError:
                 hint="change or remove the value and "
                 f'{COPY_AGAIN}, or let consumer.json be "text"; docs/spark.md says which they are',
             )
-        if any(text in str(error) for text in _NO_RECORD):
-            return ContractError(
-                f"{label}: a record is not what its Avro schema says",
-                hint=f"is the topic written by something else than the gateway? {COPY_AGAIN}",
-            )
+        # First: if memory runs out while a record is decoded, the trace names Avro, too.
         if _NO_MEMORY in str(error):
             return MemoryShortError(
                 f"{label}: a record takes more memory than Spark has",
                 hint="raise spark.driver.memory; a record that is small compressed can be of any "
                 "size: who may write to the topic?",
+            )
+        if any(text in str(error) for text in _NO_RECORD):
+            return ContractError(
+                f"{label}: a record is not what its Avro schema says",
+                hint=f"is the topic written by something else than the gateway? {COPY_AGAIN}",
             )
         return SparkFailedError(
             f"{label}: Spark failed ({_kind(error)})",

@@ -16,7 +16,7 @@ from spark_consumer.kafka.marker_trust import Refused, Witness, owner_before, wa
 from spark_consumer.kafka.markers import Claim, Copy, Damaged, Marker, MarkerRecord, Range
 from spark_consumer.kafka.position import Gap, Position, Share, TopicState, share
 from spark_consumer.kafka.schema_contract import parsed_schema
-from spark_consumer.spark.failures import SparkFailedError, as_error, every_table
+from spark_consumer.spark.failures import MemoryShortError, SparkFailedError, as_error, every_table
 
 OURS = ("7001", "shop", "pgsluice")
 OTHERS = ("7002", "shop", "pgsluice")
@@ -183,6 +183,9 @@ def test_a_failure_is_the_table_s_unless_it_is_known_to_be_of_all() -> None:
     assert every_table(spark) is None
     for text in ("[MALFORMED_RECORD_IN_PARSING.WITHOUT_SUGGESTION] ...", "org.apache.avro.X: y"):
         assert isinstance(as_error("table t", PySparkException(text)), ContractError)
+        # As Spark reports that the JVM ran out of memory while Avro decoded a record.
+        short = PySparkException(f"{text} Caused by: java.lang.OutOfMemoryError: Java heap space")
+        assert isinstance(as_error("table t", short), MemoryShortError)
 
     away = TransientConsumerError("the broker does not answer")
     assert every_table(away) is away
