@@ -1,6 +1,6 @@
 """Counters of the daemon, maintained by the loop's thread and read by any other.
 
-`Counters` belongs to the loop's thread alone. That thread periodically posts an immutable copy,
+`Counters` belongs to the loop's thread alone. That thread periodically posts a copy, plain
 `Figures`; all other threads read nothing else. Counting is per batch or per table, so that a row
 costs nothing here.
 """
@@ -10,8 +10,9 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from copy import copy
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Literal, TypeAlias
 
 from gateway.core.errors import AccessError, GatewayError
 from gateway.core.watermark import CopyState, Refusal
@@ -48,7 +49,7 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
-    def copy(self) -> Histogram:
+    def __copy__(self) -> Histogram:
         """Return an independent copy."""
         return Histogram(self.bounds, self.counts, self.total)
 
@@ -82,60 +83,16 @@ class LoopState:
     last_change: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Figures:
-    """Immutable copy of `Counters`, which describes the fields that are not listed here.
+    """Everything that is counted; a posted copy is never changed.
 
     Attributes:
         at: Time of posting, in seconds of the monotonic clock.
         phase_since: Start of the phase, likewise.
         loop: State of the loop; None before the first loop has started.
-        away: Unreachable servers, with reasons; empty if there are none.
-        away_since: Start of the outage, in seconds since 1970; 0 if there is none.
-        denied: Message and hint of a refused access; None if none is refused.
-    """
-
-    at: float
-    phase: Phase
-    phase_since: float
-    loop: LoopState | None
-    frames: int
-    transactions: int
-    records: int
-    copied_rows: int
-    moved_rows: int
-    moving: Sequence[MovingTable]
-    evaluated_rows: int
-    lost_values: int
-    passed_over: int
-    quarantined: Mapping[tuple[str, str], int]
-    ignored: Mapping[str, int]
-    errors: Mapping[str, int]
-    rows: Mapping[tuple[str, str, str], int]
-    filtered: Mapping[tuple[str, str], int]
-    changed_at: Mapping[tuple[str, str], float]
-    committed_at: float
-    owner: tuple[str, str, str] | None
-    estimates: Mapping[tuple[str, str], int]
-    filters: Mapping[tuple[str, str], str]
-    refusal: Refusal | None
-    away: str
-    away_since: float
-    denied: tuple[str, str] | None
-    takeover_refused: str
-    muted: Mapping[str, str]
-    commit_seconds: Histogram
-    commit_records: Histogram
-
-
-@dataclass(slots=True)
-class Counters:
-    """Counters since the start of the process.
-
-    Attributes:
         moved_rows: Number of rows that were read because they enter or leave a subscription.
         moving: Tables whose rows do so now; the sequence is replaced, never changed.
-        durable_lsn: Watermark committed in Kafka.
         evaluated_rows: Number of rows whose row filter a server evaluated.
         lost_values: Number of rows sent with NULL for a value that was not in the stream.
         passed_over: Number of records of the progress topic that were skipped, because no gateway
@@ -153,22 +110,27 @@ class Counters:
         estimates: Estimated number of rows of a copy, by subscription and table.
         filters: Evaluator of the filters, by subscription and table; the mapping is replaced, never
             changed.
-        commit_seconds: Seconds from handing a batch to the sink until its commit.
-        commit_records: Number of records in a Kafka transaction.
         refusal: Refusal of changed definitions; another thread may set it.
+        away: Unreachable servers, with reasons; empty if there are none.
+        away_since: Start of the outage, in seconds since 1970; 0 if there is none.
+        denied: Message and hint of a refused access; None if none is refused.
         takeover_refused: Reason why this standby does not take over; empty if it does.
         muted: Reasons for which nothing is published, by subscription; the mapping is replaced,
             never changed.
-        posted: Latest copy; the only attribute that other threads may read.
+        commit_seconds: Seconds from handing a batch to the sink until its commit.
+        commit_records: Number of records in a Kafka transaction.
     """
 
+    at: float = 0.0
+    phase: Phase = "starting"
+    phase_since: float = field(default_factory=time.monotonic)
+    loop: LoopState | None = None
     frames: int = 0
     transactions: int = 0
     records: int = 0
     copied_rows: int = 0
     moved_rows: int = 0
     moving: Sequence[MovingTable] = ()
-    durable_lsn: int = 0
     evaluated_rows: int = 0
     lost_values: int = 0
     passed_over: int = 0
@@ -182,17 +144,28 @@ class Counters:
     owner: tuple[str, str, str] | None = None
     estimates: dict[tuple[str, str], int] = field(default_factory=dict)
     filters: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    commit_seconds: Histogram = field(default_factory=lambda: Histogram(_SECONDS))
-    commit_records: Histogram = field(default_factory=lambda: Histogram(_RECORDS))
-    phase: Phase = "starting"
-    phase_since: float = field(default_factory=time.monotonic)
-    loop: LoopState | None = None
     refusal: Refusal | None = None
-    _away: tuple[str, float] = ("", 0.0)
-    _denied: tuple[str, str] | None = None
+    away: str = ""
+    away_since: float = 0.0
+    denied: tuple[str, str] | None = None
     takeover_refused: str = ""
     muted: Mapping[str, str] = field(default_factory=dict)
+    commit_seconds: Histogram = field(default_factory=lambda: Histogram(_SECONDS))
+    commit_records: Histogram = field(default_factory=lambda: Histogram(_RECORDS))
+
+
+@dataclass(slots=True)
+class Counters(Figures):
+    """Figures since the start of the process, as the loop's thread counts them.
+
+    Attributes:
+        durable_lsn: Watermark committed in Kafka.
+        posted: Latest copy; the only attribute that other threads may read.
+    """
+
+    durable_lsn: int = 0
     posted: Figures | None = None
+    _outage: tuple[str, float] = ("", 0.0)
 
     def enter(self, phase: Phase) -> None:
         """Enter a phase and post the change."""
@@ -206,12 +179,12 @@ class Counters:
 
     def set_away(self, why: str) -> None:
         """Record an outage and its reason, or its end if `why` is empty. Thread-safe."""
-        self._away = (why, self._away[1] or time.time()) if why else ("", 0.0)
+        self._outage = (why, self._outage[1] or time.time()) if why else ("", 0.0)
 
     def set_denied(self, error: GatewayError | None) -> None:
         """Record a refused access; any other error, or None, clears it."""
         denied = error if isinstance(error, AccessError) else None
-        self._denied = None if denied is None else (denied.message, denied.hint or "")
+        self.denied = None if denied is None else (denied.message, denied.hint or "")
 
     def count_error(self, error: Exception) -> None:
         """Count the error that ended an attempt."""
@@ -220,38 +193,15 @@ class Counters:
 
     def post(self, loop: LoopState | None = None) -> None:
         """Publish the current values to other threads; `loop` is None if it has not changed."""
+        self.at = time.monotonic()
         self.loop = loop or self.loop
-        away, away_since = self._away  # read once: another thread may set it
-        self.posted = Figures(
-            at=time.monotonic(),
-            phase=self.phase,
-            phase_since=self.phase_since,
-            loop=self.loop,
-            frames=self.frames,
-            transactions=self.transactions,
-            records=self.records,
-            copied_rows=self.copied_rows,
-            moved_rows=self.moved_rows,
-            moving=self.moving,
-            evaluated_rows=self.evaluated_rows,
-            lost_values=self.lost_values,
-            passed_over=self.passed_over,
-            quarantined=dict(self.quarantined),
-            ignored=dict(self.ignored),
-            errors=dict(self.errors),
-            rows=dict(self.rows),
-            filtered=dict(self.filtered),
-            changed_at=dict(self.changed_at),
-            committed_at=self.committed_at,
-            owner=self.owner,
-            estimates=dict(self.estimates),
-            filters=self.filters,
-            refusal=self.refusal,
-            away=away,
-            away_since=away_since,
-            denied=self._denied,
-            takeover_refused=self.takeover_refused,
-            muted=self.muted,
-            commit_seconds=self.commit_seconds.copy(),
-            commit_records=self.commit_records.copy(),
-        )
+        self.away, self.away_since = self._outage  # read once: another thread may set it
+        self.posted = Figures(**{each: _copied(getattr(self, each)) for each in _FIGURES})
+
+
+_FIGURES: Final = tuple(each.name for each in fields(Figures))
+
+
+def _copied(value: Any) -> Any:
+    """Copy what the loop's thread changes in place."""
+    return copy(value) if isinstance(value, dict | Histogram) else value
