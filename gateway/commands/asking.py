@@ -10,8 +10,8 @@ import psycopg
 
 from gateway.config import Settings
 from gateway.core.errors import GatewayError
-from gateway.runtime.planning.reload import channel_of
 from gateway.runtime.planning.setup import slot_identity
+from gateway.runtime.reload.reloader import channel_of
 from gateway.sink.delivery.committed_state import CommittedState
 from gateway.sink.own_topics.progress import read_progress
 from gateway.source.session.blockers import has_sessions

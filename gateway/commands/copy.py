@@ -27,8 +27,8 @@ from gateway.definitions.model import HeldTable, Plan, TableCopy
 from gateway.definitions.requests import concerned, refusal
 from gateway.monitor.remedies import remedy_of
 from gateway.runtime.planning.plan import read_definitions, read_plan
-from gateway.runtime.planning.reload import LOOK_FOR_REQUESTS
 from gateway.runtime.planning.setup import slot_identity
+from gateway.runtime.reload.reloader import LOOK_FOR_REQUESTS
 from gateway.sink.delivery.committed_state import CommittedState
 from gateway.sink.own_topics.progress import read_progress
 from gateway.sink.own_topics.requests import send_request

@@ -27,7 +27,7 @@ from gateway.runtime.lifecycle.process import Carried, Process
 from gateway.runtime.lifecycle.standby import Standby
 from gateway.runtime.loop.memory import clear_up
 from gateway.runtime.loop.pipeline import Outcome
-from gateway.runtime.planning.held_retries import HeldLooks
+from gateway.runtime.reload.held_retries import HeldLooks
 
 __all__ = ["Daemon"]
 

@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from gateway.core.watermark import CopyRequest
-from gateway.runtime.planning.reload import LOOK_FOR_REQUESTS, channel_of
+from gateway.runtime.reload.reloader import LOOK_FOR_REQUESTS, channel_of
 from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.own_topics.requests import send_request
 from gateway.sink.registry.registry import Registry

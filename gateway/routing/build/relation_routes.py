@@ -195,7 +195,7 @@ class RelationRoutes:
     def _adopt(self, plan: Plan) -> None:
         """Apply `plan` to the tables that are already published.
 
-        Tables that it adds have to be copied first (`gateway.runtime.planning.reload`). The same
+        Tables that it adds have to be copied first (`gateway.runtime.reload.reloader`). The same
         applies to a table under a new name, which keeps the topic of its old name until then.
         """
         self.projections.adopt(plan)

@@ -11,8 +11,8 @@ from gateway.definitions.model import Definitions, Fault, TableId
 from gateway.observe import Counters, OnBatch
 from gateway.runtime.copy.jobs import CopyReport
 from gateway.runtime.lifecycle.standby import Standby
-from gateway.runtime.planning.held_retries import HeldLooks
 from gateway.runtime.planning.setup import make_evaluator
+from gateway.runtime.reload.held_retries import HeldLooks
 from gateway.source.filters.evaluator import ServerEvaluator
 
 __all__ = ["Carried", "Process"]

@@ -36,8 +36,8 @@ from gateway.runtime.loop.memory import clear_up
 from gateway.runtime.loop.pipeline import Outcome, Pipeline
 from gateway.runtime.loop.receiver import Receiver
 from gateway.runtime.planning.plan_reader import PlanReader
-from gateway.runtime.planning.reload import PreparedDefinitions, Reloader
 from gateway.runtime.planning.set_stores import set_store
+from gateway.runtime.reload.reloader import PreparedDefinitions, Reloader
 from gateway.sink.delivery.batches import why_one_by_one
 from gateway.sink.delivery.sink import TransactionalSink
 from gateway.source.copy.chunk_reader import ChunkReader

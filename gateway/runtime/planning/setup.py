@@ -112,7 +112,7 @@ def set_up(
         connection: Connection to the source.
         registry: Registry for the schemas.
         definitions: Definitions in force, of a gateway that has streamed; None for those of the
-            file. Changed ones are left to `gateway.runtime.planning.reload`, which may refuse them.
+            file. Changed ones are left to `gateway.runtime.reload.reloader`, which may refuse them.
         faults: Faults of tables that are to be held.
 
     Raises:

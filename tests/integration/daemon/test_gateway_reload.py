@@ -13,9 +13,9 @@ from gateway.config import load_settings
 from gateway.core.lsn import ZERO_LSN, parse_lsn
 from gateway.core.watermark import Watermark
 from gateway.observe import Counters
-from gateway.runtime.planning.held_retries import HeldLooks
 from gateway.runtime.planning.plan import read_definitions, read_plan
-from gateway.runtime.planning.reload import Reloader
+from gateway.runtime.reload.held_retries import HeldLooks
+from gateway.runtime.reload.reloader import Reloader
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import (
     Connection,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.runtime.planning.reload import channel_of
+from gateway.runtime.reload.reloader import channel_of
 from tests.support.backends.servers import Database
 from tests.support.gateway.process import GatewayProcess
 from tests.support.gateway.scene import (

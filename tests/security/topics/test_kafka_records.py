@@ -22,7 +22,7 @@ from gateway.envelope.progress import (
     encode_key,
     encode_request,
 )
-from gateway.runtime.planning.reload import LOOK_FOR_REQUESTS, channel_of
+from gateway.runtime.reload.reloader import LOOK_FOR_REQUESTS, channel_of
 from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.delivery.committed_state import CommittedState
 from gateway.sink.own_topics.progress import read_progress

@@ -29,23 +29,22 @@ from psycopg import sql
 
 from gateway.config import Settings
 from gateway.copy import Snapshot
-from gateway.core.display import first_lines
 from gateway.core.errors import FatalError, GatewayError, TransientError
 from gateway.core.lsn import Lsn
-from gateway.core.watermark import CopyRequest, CopyState, Refusal, Watermark
+from gateway.core.watermark import CopyRequest, CopyState, Watermark
 from gateway.definitions.changes import copy_states
-from gateway.definitions.model import Definitions, Fault, Plan, Publish
-from gateway.definitions.tables.inner import other_trees
-from gateway.definitions.tables.labels import has_new_labels
+from gateway.definitions.model import Definitions, Fault, Plan
 from gateway.observe import Counters, event
 from gateway.routing import RoutingSettings
-from gateway.runtime.planning.held_retries import HeldLooks
 from gateway.runtime.planning.ownership import claim_topics, forget_foreign_offsets
-from gateway.runtime.planning.partition_retries import PartitionRetries
 from gateway.runtime.planning.plan import read_definitions, read_plan
 from gateway.runtime.planning.setup import register, slot_identity, with_topics
 from gateway.runtime.planning.topics import muted_subscriptions
 from gateway.runtime.planning.untrusted_texts import refused_requests
+from gateway.runtime.reload.differences import added_subscriptions, has_new_copies, plans_differ
+from gateway.runtime.reload.held_retries import HeldLooks
+from gateway.runtime.reload.partition_retries import PartitionRetries
+from gateway.runtime.reload.refusals import Refusals
 from gateway.sink.own_topics.progress import read_progress
 from gateway.sink.registry.registry import Registry
 from gateway.source.catalog.shapes import ShapeWatch
@@ -68,10 +67,6 @@ _LISTEN_S: Final = 0.1
 _ALIVE_S: Final = 30.0
 _RETRY_S: Final = 5.0
 _JOIN_S: Final = 5.0
-_MOST_KEPT: Final = 20_000
-"""Number of characters of a refusal that are kept with the watermark."""
-
-
 LOOK_FOR_REQUESTS: Final = "copy"
 """Payload of a NOTIFY that only asks to read the requests in Kafka."""
 
@@ -165,6 +160,7 @@ class Reloader:
         self._accepted = accepted
         self.requests: tuple[CopyRequest, ...] = ()
         self._counters = counters
+        self._refusals = Refusals(counters)
         self._checked = ""  # fingerprint of the definitions that are being checked
         self.unfit: Mapping[str, str] = {}
         self._held_looks = held_looks
@@ -286,51 +282,18 @@ class Reloader:
                 self.requests = requests
                 self._ends_loop = bool(self.requests)
             self._look_for_requests = False
-            self._end_refusal()
+            self._refusals.end()
         except TransientError as error:
             hint = {"hint": error.hint} if error.hint else {}
             event(_LOG, logging.WARNING, "reload postponed", error=error.message, **hint)
             return False
         except GatewayError as error:
-            self._refuse(error)
+            self._refusals.refuse(self._checked, error)
             self._look_for_requests = False
             return True
         finally:
             self._hold = False
         return True
-
-    def _refuse(self, error: GatewayError) -> None:
-        """Post that definitions are refused, and since when; log it once."""
-        before, now_ms = self._counters.refusal, time.time_ns() // 1_000_000
-        same = before is not None and before.message == error.message[:_MOST_KEPT]
-        self._counters.refusal = Refusal(
-            before.since_ms if before is not None else now_ms,
-            now_ms,
-            self._checked,
-            error.message[:_MOST_KEPT],
-            # A statement that is cut off can be another one, for another table.
-            first_lines(error.hint or "", _MOST_KEPT, "`pgsluice check --sql` prints all of it"),
-        )
-        if not same:
-            event(
-                _LOG,
-                logging.ERROR,
-                "changed definitions are refused, the old ones stay in force",
-                error=error.message,
-                hint=error.hint or "",
-            )
-
-    def _end_refusal(self) -> None:
-        """Post that definitions are no longer refused; log it if they were."""
-        if (before := self._counters.refusal) is None:
-            return
-        self._counters.refusal = None
-        event(
-            _LOG,
-            logging.INFO,
-            "definitions are no longer refused",
-            after_s=round(time.time() - before.since_ms / 1000),
-        )
 
     def _prepare(
         self, connection: psycopg.Connection, *, asked: bool
@@ -362,7 +325,9 @@ class Reloader:
             # Everything that can be refused is refused here.
             with Registry(settings.registry, on_wait=self._go_on) as registry:
                 _, routing, _, more = register(settings, connection, plan, facts, registry)
-                if not more and (added := _added(self._plan, plan) - routing.muted.keys()):
+                if not more and (
+                    added := added_subscriptions(self._plan, plan) - routing.muted.keys()
+                ):
                     taken = claim_topics(settings, connection, facts, registry, added)
                     if taken:
                         topic, identity = settings.topics.progress, slot_identity(facts, settings)
@@ -390,16 +355,13 @@ class Reloader:
         """Whether `plan` is to be put into force instead of the present one."""
         before = self._current().copies  # not as they were when this loop began: all were pending
         states = copy_states(plan, before, reconcile=reconcile, names=settings.topics.names)
-        pending = [(_table_of(s), s.definition) for s in before if s.state == "pending"]
-        late = any(
-            s.state == "pending" and (_table_of(s), s.definition) not in pending for s in states
-        )
         reports_ddl, stream_plan = has_ddl_messages(connection), self._stream_plan()
-        same_publishes = stream_plan is None or _publishes_of(stream_plan) == _publishes_of(plan)
-        same = _same(self._plan, plan) and same_publishes and reports_ddl == self._reports_ddl
-        known = (stream_plan or self._plan).tables
-        other = has_new_labels(known, plan) or bool(other_trees(known, plan))
-        return rewritten or late or not same or other
+        return (
+            rewritten
+            or reports_ddl != self._reports_ddl
+            or has_new_copies(before, states)
+            or plans_differ(self._plan, plan, stream_plan)
+        )
 
     def _muted_now(self, definitions: Definitions) -> Set[str]:
         """Return the subscriptions whose topic of markers cannot be used; none if none was so.
@@ -438,34 +400,3 @@ class Reloader:
     def _go_on(self) -> None:
         if self._ended.is_set():
             raise _Ended
-
-
-def _added(before: Plan, after: Plan) -> set[str]:
-    """Return the names of the subscriptions that are new, or had all their tables held."""
-    published = {copy.subscription for copy in before.copies}
-    return {s.name for s in after.subscriptions if s.name not in published}
-
-
-def _table_of(state: CopyState) -> tuple[str, str, str, int]:
-    return state.subscription, state.schema, state.table, state.oid
-
-
-def _publishes_of(plan: Plan) -> list[Publish]:
-    return sorted(plan.publishes, key=lambda p: (p.subscription, p.relation_oid, p.target_oid))
-
-
-def _same(before: Plan, after: Plan) -> bool:
-    """Whether two plans publish the same, and need the same from the server."""
-    return (
-        before.publishes,
-        before.copies,
-        before.subscriptions,
-        before.server_publications,
-        before.held,
-    ) == (
-        after.publishes,
-        after.copies,
-        after.subscriptions,
-        after.server_publications,
-        after.held,
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.runtime.planning.held_retries import HeldLooks
+from gateway.runtime.reload.held_retries import HeldLooks
 
 
 def looks(held: HeldLooks, since: int, upto: int) -> list[int]:
