@@ -247,17 +247,12 @@ class Streaming:
         self._carried.definitions, self._carried.faults = prepared.definitions, {}
 
     def _reloader(self) -> Reloader:
-        setup = self._slot.setup
         return Reloader(
             self._slot.settings,
             self._pipeline.durable,
-            setup.plan,
-            setup.definitions,
+            self._slot.setup,
             counters=self._process.counters,
-            before=setup.catalog,
-            reports_ddl=setup.reports_ddl,
             stream_plan=self._reader.stream_plan,
-            names=setup.names,
             copies=self._copies,
             requested=self._process.reload,
             held_looks=self._process.held_looks,

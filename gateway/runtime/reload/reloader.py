@@ -38,7 +38,7 @@ from gateway.observe import Counters, event
 from gateway.routing import RoutingSettings
 from gateway.runtime.planning.ownership import claim_topics, forget_foreign_offsets
 from gateway.runtime.planning.plan import read_definitions, read_plan
-from gateway.runtime.planning.setup import register, slot_identity, with_topics
+from gateway.runtime.planning.setup import Setup, register, slot_identity, with_topics
 from gateway.runtime.planning.topics import muted_subscriptions
 from gateway.runtime.planning.untrusted_texts import refused_requests
 from gateway.runtime.reload.differences import added_subscriptions, has_new_copies, plans_differ
@@ -102,13 +102,10 @@ class Reloader:
 
     Args:
         watermark: Watermark in force, with the states of all copies.
-        plan: Plan in force.
+        setup: Setup in force.
         counters: Counters that show refused definitions.
-        before: Value of `gateway.source.catalog.watch.whole_digest` before the plan was read.
-        reports_ddl: Whether the stream reports how publications are altered.
         stream_plan: Returns the plan according to DDL messages; the next look corrects errors in
             it.
-        names: ``[topics] names`` as configured.
         copies: Returns the current states of all copies.
         requested: Called often; returns True once after a request to read the definitions.
         held_looks: Schedule of retries of held tables.
@@ -123,14 +120,10 @@ class Reloader:
         self,
         settings: Settings,
         watermark: Watermark,
-        plan: Plan,
-        definitions: Definitions,
+        setup: Setup,
         *,
         counters: Counters,
-        before: str,
-        reports_ddl: bool,
         stream_plan: Callable[[], Plan | None],
-        names: Mapping[str, str],
         copies: Callable[[], Sequence[CopyState]],
         requested: Callable[[], bool],
         held_looks: HeldLooks,
@@ -138,15 +131,13 @@ class Reloader:
     ) -> None:
         self._settings = settings
         self._watermark = watermark
-        self._plan = plan
-        self._definitions = definitions
+        self._setup = setup
+        self._plan = setup.plan
         self._requested = requested
-        self._catalog = CatalogWatch(definitions, before)
+        self._catalog = CatalogWatch(setup.definitions, setup.catalog)
         self._shapes = ShapeWatch()
-        self._reports_ddl = reports_ddl
         self._stream_plan = stream_plan
         self._compared: Plan | None = None
-        self._names = names
         self._copies = copies
         self._pending = False
         self._ended = threading.Event()
@@ -164,7 +155,7 @@ class Reloader:
         self._checked = ""  # fingerprint of the definitions that are being checked
         self.unfit: Mapping[str, str] = {}
         self._held_looks = held_looks
-        self._partitions = PartitionRetries(plan)
+        self._partitions = PartitionRetries(setup.plan)
         self._thread = threading.Thread(target=self._run, name="pgsluice reload", daemon=True)
 
     def __enter__(self) -> Self:
@@ -316,7 +307,7 @@ class Reloader:
         }
         while True:
             plan = read_plan(settings, connection, definitions, self._current(), faults=refused)
-            settings = with_topics(settings, plan, self._watermark.copies, self._names)
+            settings = with_topics(settings, plan, self._watermark.copies, self._setup.names)
             differs = self._differs(connection, settings, plan, rewritten, reconcile)
             if not differs and muted_now == muted.keys():
                 if asked:
@@ -358,7 +349,7 @@ class Reloader:
         reports_ddl, stream_plan = has_ddl_messages(connection), self._stream_plan()
         return (
             rewritten
-            or reports_ddl != self._reports_ddl
+            or reports_ddl != self._setup.reports_ddl
             or has_new_copies(before, states)
             or plans_differ(self._plan, plan, stream_plan)
         )

@@ -13,9 +13,10 @@ from gateway.config import load_settings
 from gateway.core.lsn import ZERO_LSN, parse_lsn
 from gateway.core.watermark import Watermark
 from gateway.observe import Counters
-from gateway.runtime.planning.plan import read_definitions, read_plan
+from gateway.runtime.planning.setup import set_up
 from gateway.runtime.reload.held_retries import HeldLooks
 from gateway.runtime.reload.reloader import Reloader
+from gateway.sink.registry.registry import Registry
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import (
     Connection,
@@ -311,17 +312,14 @@ def test_a_watch_that_fails_for_no_known_reason_ends_the_loop_with_that(
     with database.connect() as connection:
         connection.execute(TABLES)
         settings = load_settings(scene(EUROPE).project.write(), {})
-        definitions = read_definitions(settings)
+        with Registry(settings.registry) as registry:
+            setup = set_up(settings, connection, registry)
         reloader = Reloader(
             settings,
-            Watermark(ZERO_LSN, 1, definitions.fingerprint, ()),
-            read_plan(settings, connection, definitions),
-            definitions,
+            Watermark(ZERO_LSN, 1, setup.definitions.fingerprint, ()),
+            setup,
             counters=Counters(),
-            before="",
-            reports_ddl=False,
             stream_plan=lambda: None,
-            names={},
             copies=tuple,
             requested=broken,
             held_looks=HeldLooks(0.0),
