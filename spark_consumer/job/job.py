@@ -33,15 +33,16 @@ from spark_consumer.errors import (
 )
 from spark_consumer.formats.choice import open_formats
 from spark_consumer.job.subscription_query import Subscription
+from spark_consumer.job.telemetry import telemetry
 from spark_consumer.kafka.registry import Registry
 from spark_consumer.kafka.topics import Topics
-from spark_consumer.metrics import Pulse, serve
 from spark_consumer.names import lsn_text
+from spark_consumer.observe.health import Pulse
+from spark_consumer.observe.server import serve
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.spark.failures import as_error, cause, every_table
 from spark_consumer.spark.query_listener import listening
 from spark_consumer.spark.session import check_session
-from spark_consumer.telemetry import telemetry
 
 __all__ = ["run"]
 

@@ -34,8 +34,8 @@ from spark_consumer.kafka.marker_trust import Witness, owner_before
 from spark_consumer.kafka.markers import Marker, read_markers
 from spark_consumer.kafka.registry import Schemas
 from spark_consumer.kafka.topics import TopicStates
-from spark_consumer.metrics import Figures
 from spark_consumer.names import lsn_text, transaction_topic
+from spark_consumer.observe.figures import Figures
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.spark.failures import SparkFailedError, every_table
 from spark_consumer.spark.files import Folder

@@ -27,7 +27,7 @@ from spark_consumer.job.planner import Task, offsets, read_shares
 from spark_consumer.job.subscriber_tables import SubscriberTables
 from spark_consumer.kafka.decode import wire
 from spark_consumer.kafka.registry import Schemas
-from spark_consumer.metrics import Figures
+from spark_consumer.observe.figures import Figures
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.spark.failures import StoppedError, cause, every_table
 from spark_consumer.spark.tuning import is_small

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from spark_consumer.display import logger
-from spark_consumer.metrics import Figures
+from spark_consumer.observe.figures import Figures
 
 __all__ = ["listening", "query_name"]
 

@@ -25,7 +25,8 @@ from spark_consumer.display import shown as job_shown
 from spark_consumer.errors import COPY_AGAIN, TableError
 from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.job.subscriber_tables import SubscriberTables
-from spark_consumer.metrics import Figures, exposition
+from spark_consumer.observe.figures import Figures
+from spark_consumer.observe.metrics import exposition
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import Scene, current_lsn, scene
 

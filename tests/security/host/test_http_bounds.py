@@ -19,8 +19,10 @@ import pytest
 from devkit.embedded.processes import free_port
 from gateway.monitor.hosts import is_own_host
 from gateway.monitor.http_server import CONNECTIONS, REQUEST_S
-from spark_consumer import bounded_http as spark_http
-from spark_consumer.metrics import Figures, Pulse, serve
+from spark_consumer.observe import bounded_http as spark_http
+from spark_consumer.observe.figures import Figures
+from spark_consumer.observe.health import Pulse
+from spark_consumer.observe.server import serve
 from tests.support.gateway.process import GatewayProcess, GatewayProject
 from tests.support.run.waiting import PATIENCE, wait_until
 

@@ -15,7 +15,8 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from spark_consumer.metrics import Figures, exposition
+from spark_consumer.observe.figures import Figures
+from spark_consumer.observe.metrics import exposition
 from tests.unit.monitor.test_metrics import everything
 
 ROOT = Path(__file__).resolve().parents[4]

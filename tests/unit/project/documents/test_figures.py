@@ -23,11 +23,12 @@ from gateway.source.session import connection, session
 from gateway.transactions import buffer, spool
 from schemas import types
 from schemas.settings import text_files
-from spark_consumer import bounded_http, metrics
 from spark_consumer.apply.driver import writer as small_writer
 from spark_consumer.formats.delta import files as delta_files
 from spark_consumer.formats.delta import merge
 from spark_consumer.job import maintenance
+from spark_consumer.observe import bounded_http
+from spark_consumer.observe import health as job_health
 from spark_consumer.spark import session as spark_session
 from spark_consumer.spark import tuning
 from spark_consumer.values import conversions
@@ -100,7 +101,7 @@ FIGURES = [
     ("envelope.md", f"more than {N} bytes as JSON", (labels.MOST_BYTES,)),
     ("types.md", f"or of more than {N} items", (types.MOST_ITEMS,)),
     ("spark.md", f"an array of more than {N} items", (conversions.MOST_LITERALS,)),
-    ("spark.md", f"seen of the job in the last {N} minutes", (metrics._STALE_S / 60,)),
+    ("spark.md", f"seen of the job in the last {N} minutes", (job_health._STALE_S / 60,)),
     (
         "spark.md",
         f"there are {N} connections at most, and a request may take {N} seconds and {N} KiB",

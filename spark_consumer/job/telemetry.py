@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from spark_consumer.display import logger
 from spark_consumer.errors import SettingsError
-from spark_consumer.metrics import Figures, exposition
 from spark_consumer.names import table_folder
+from spark_consumer.observe.figures import Figures
+from spark_consumer.observe.metrics import exposition
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.states.manifests import Manifest
 
@@ -61,7 +62,7 @@ def _cuts_traced(
     sending: AbstractContextManager[Tracer | None], figures: Mapping[str, Figures]
 ) -> Iterator[None]:
     """Send a trace of each cut while the block runs, unless the environment wants none."""
-    from spark_consumer.cut_tracing import CutTracing
+    from spark_consumer.observe.cut_tracing import CutTracing
 
     with ExitStack() as stack:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_consumer.progress import Progress
+from spark_consumer.observe.progress import Progress
 
 
 class Clock:

@@ -10,7 +10,10 @@ from urllib.request import urlopen
 import pytest
 
 from spark_consumer.errors import SettingsError
-from spark_consumer.metrics import PHASES, Figures, Pulse, exposition, health, readiness, serve
+from spark_consumer.observe.figures import PHASES, Figures
+from spark_consumer.observe.health import Pulse, health, readiness
+from spark_consumer.observe.metrics import exposition
+from spark_consumer.observe.server import serve
 
 
 def test_figures_are_served_by_subscription() -> None:

@@ -8,11 +8,11 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from spark_consumer.cut_tracing import CutTracing
 from spark_consumer.errors import SettingsError
-from spark_consumer.metrics import Figures
+from spark_consumer.job.telemetry import telemetry
+from spark_consumer.observe.cut_tracing import CutTracing
+from spark_consumer.observe.figures import Figures
 from spark_consumer.settings import ConsumerSettings
-from spark_consumer.telemetry import telemetry
 
 
 def test_a_cut_has_a_span_for_each_phase_and_each_table_and_a_failed_one_its_error() -> None:

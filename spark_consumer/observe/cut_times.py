@@ -13,7 +13,7 @@ class Step:
     """One step of a cut.
 
     Attributes:
-        name: Phase, as in `spark_consumer.metrics.PHASES`.
+        name: Phase, as in `spark_consumer.observe.figures.PHASES`.
         table: Table that is written (``schema.table``); empty for steps of all tables.
     """
 

@@ -21,8 +21,8 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 
 from schemas.telemetry.outage import Log, Outage
-from spark_consumer.cut_times import CutTimes
 from spark_consumer.names import lsn_text
+from spark_consumer.observe.cut_times import CutTimes
 
 __all__ = ["CutTracing"]
 
