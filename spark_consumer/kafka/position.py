@@ -218,24 +218,8 @@ def _connected(
     for marker, parts in mine:
         for part in parts:
             number = part.partition
-            place = f"topic {topic}, partition {number}"
-            if part.previous != reached.get(number, 0):
-                return Gap(
-                    f"{place}: the table holds it until offset {reached.get(number, 0)}, and the"
-                    f" marker at offset {marker.offset} continues from {part.previous}"
-                )
-            if not part.first < part.next or part.records < 1:
-                return Gap(
-                    f"{place}: the marker at offset {marker.offset} says {part.records} records"
-                    f" from offset {part.first} to {part.next}, which cannot be"
-                )
-            if part.first < part.previous or part.next > state.latest.get(number, 0):
-                return Gap(f"{place}: it has fewer records than its markers say: it was recreated")
-            if part.first < state.earliest.get(number, 0):
-                return Gap(
-                    f"{place}: records from offset {part.first} on are gone, it begins at"
-                    f" {state.earliest[number]}"
-                )
+            if (gap := _gap(topic, state, marker, part, reached.get(number, 0))) is not None:
+                return gap
             before = spans.get(number)
             spans[number] = Span(
                 number,
@@ -258,7 +242,7 @@ def _connected(
         topic_id=state.id,
         next=reached,
     )
-    if known is not None and not begins:
+    if known is not None:
         start = known
     else:
         start = replace(
@@ -275,3 +259,26 @@ def _connected(
         position=position,
         begins=begins,
     )
+
+
+def _gap(topic: str, state: TopicState, marker: Marker, part: Range, reached: int) -> Gap | None:
+    """Return why a range does not continue a partition from `reached`; None if it does."""
+    place = f"topic {topic}, partition {part.partition}"
+    if part.previous != reached:
+        return Gap(
+            f"{place}: the table holds it until offset {reached}, and the marker at offset"
+            f" {marker.offset} continues from {part.previous}"
+        )
+    if not part.first < part.next or part.records < 1:
+        return Gap(
+            f"{place}: the marker at offset {marker.offset} says {part.records} records from offset"
+            f" {part.first} to {part.next}, which cannot be"
+        )
+    if part.first < part.previous or part.next > state.latest.get(part.partition, 0):
+        return Gap(f"{place}: it has fewer records than its markers say: it was recreated")
+    earliest = state.earliest.get(part.partition, 0)
+    if part.first < earliest:
+        return Gap(
+            f"{place}: records from offset {part.first} on are gone, it begins at {earliest}"
+        )
+    return None
