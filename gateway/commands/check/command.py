@@ -138,10 +138,10 @@ def _source_findings(
     if definitions is None:
         return
     yield from services.findings()
-    unread: dict[str, FatalError] = {}
+    failed_reads: dict[str, FatalError] = {}
     if services.all_answer():
         yield from guarded(
-            "topics", lambda: owner_findings(connection, settings, facts, definitions, unread)
+            "topics", lambda: owner_findings(connection, settings, facts, definitions, failed_reads)
         )
     if services.kafka_answers():
         plan = known_plan(settings, connection, definitions, facts)
@@ -158,7 +158,7 @@ def _source_findings(
         )
     yield fine(f"definitions: {counted(len(plan.copies), 'subscriber table')} with an initial copy")
     if services.kafka_answers():
-        yield from guarded("kafka", lambda: topic_findings(settings, facts, plan, unread))
+        yield from guarded("kafka", lambda: topic_findings(settings, facts, plan, failed_reads))
     # Building the routes compiles every filter and every schema.
     routes = routes_of(connection, plan, facts, settings, CollectedSchemas())
     for row_filter, who in routes.filters.evaluations():

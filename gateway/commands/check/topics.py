@@ -31,21 +31,21 @@ def owner_findings(
     settings: Settings,
     facts: ServerFacts,
     definitions: Definitions,
-    unread: dict[str, FatalError],
+    failed_reads: dict[str, FatalError],
 ) -> Iterator[Finding]:
     """Yield the owners of the topics; those of another gateway are an error.
 
-    `unread` receives the errors of topics whose owner cannot be determined.
+    `failed_reads` receives the errors of topics whose owner cannot be determined.
     """
     names = [subscription.name for subscription in definitions.subscriptions]
     with Registry(settings.registry) as registry:
-        refuse_foreign_topics(settings, connection, facts, registry, names, refused=unread)
-    if not unread:
+        refuse_foreign_topics(settings, connection, facts, registry, names, refused=failed_reads)
+    if not failed_reads:
         yield fine("topics: no other gateway writes to those of the subscriptions")
 
 
 def topic_findings(
-    settings: Settings, facts: ServerFacts, plan: Plan, unread: Mapping[str, FatalError]
+    settings: Settings, facts: ServerFacts, plan: Plan, failed_reads: Mapping[str, FatalError]
 ) -> Iterator[Finding]:
     """Yield the records that Kafka has lost, and the settings that let it lose records."""
     identity, progress = slot_identity(facts, settings), settings.topics.progress
@@ -53,7 +53,7 @@ def topic_findings(
     tables = [spec.name for spec in specs]
     markers = [transaction_topic(subscription.name) for subscription in plan.subscriptions]
     specs += shared_topics(plan, settings)
-    examined = examine_topics(settings.kafka, specs, read=markers, unread=unread)
+    examined = examine_topics(settings.kafka, specs, read=markers, failed_reads=failed_reads)
     found, unusable = dict(examined.found), examined.unusable
     for name, error in sorted(unusable.items()):
         then = "; its table is held" if name in tables else ""

@@ -223,17 +223,17 @@ def register(
     """
     subscriptions = [subscription.name for subscription in plan.subscriptions]
     holds = settings.definitions.on_table_error == "hold"
-    unread: dict[str, FatalError] = {}
+    failed_reads: dict[str, FatalError] = {}
     refuse_foreign_topics(
         settings,
         connection,
         facts,
         registry,
         subscriptions,
-        refused=unread if holds else None,
+        refused=failed_reads if holds else None,
     )
     topics = ensure_all_topics(
-        settings, plan, timeout_s=TOPICS_TIMEOUT_S, holds=holds, unread=unread
+        settings, plan, timeout_s=TOPICS_TIMEOUT_S, holds=holds, failed_reads=failed_reads
     )
     routing = routing_settings(settings, facts, plan, topics)
     if topics.refused:

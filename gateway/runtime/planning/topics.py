@@ -153,7 +153,7 @@ def ensure_all_topics(
     timeout_s: float,
     holds: bool = False,
     muted: Mapping[str, str] = MappingProxyType({}),
-    unread: Mapping[str, FatalError] = MappingProxyType({}),
+    failed_reads: Mapping[str, FatalError] = MappingProxyType({}),
 ) -> Topics:
     """Create or check every topic; return their limits and faults.
 
@@ -165,7 +165,7 @@ def ensure_all_topics(
             subscription whose topic of markers cannot be used.
         muted: Subscriptions whose topic of markers is known to be so; the plan has none of their
             tables.
-        unread: Errors that reading topics of markers has already met, by name.
+        failed_reads: Errors that reading topics of markers has already met, by name.
 
     Raises:
         ConfigError: two tables would share a topic, or names collide.
@@ -188,9 +188,9 @@ def ensure_all_topics(
         specs,
         found,
         known,
-        unavailable={name: error for name, error in refused.items() if name not in found},
+        refused={name: error for name, error in refused.items() if name not in found},
         read=markers,
-        unread=unread,
+        failed_reads=failed_reads,
     )
     for name, error in denied.items():
         if not holds or (name not in markers and name not in (spec.name for spec in tables)):

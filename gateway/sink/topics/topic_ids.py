@@ -23,10 +23,10 @@ __all__ = [
     "KnownTopic",
     "ids_of",
     "other_topics",
+    "read_denied",
     "read_topic_ids",
     "read_topics",
-    "unreadable",
-    "unwritable",
+    "write_denied",
 ]
 
 _NONE: Final = str(Uuid(0, 0))
@@ -113,7 +113,7 @@ def ids_of(topics: Mapping[str, KnownTopic]) -> dict[str, str]:
     return {name: topic.topic_id for name, topic in topics.items() if topic.topic_id}
 
 
-def unreadable(topics: Mapping[str, KnownTopic]) -> dict[str, AccessError]:
+def read_denied(topics: Mapping[str, KnownTopic]) -> dict[str, AccessError]:
     """Return the errors of topics that may not be read, by name."""
     return {
         name: AccessError(
@@ -124,7 +124,7 @@ def unreadable(topics: Mapping[str, KnownTopic]) -> dict[str, AccessError]:
     }
 
 
-def unwritable(topics: Mapping[str, KnownTopic]) -> dict[str, AccessError]:
+def write_denied(topics: Mapping[str, KnownTopic]) -> dict[str, AccessError]:
     """Return the errors of topics that may not be written, by name."""
     return {
         name: AccessError(

@@ -24,11 +24,11 @@ from gateway.sink.topics.topic_ids import read_topics
 __all__ = [
     "TopicDescription",
     "TopicSpec",
+    "creation_refused",
     "describe_topics",
     "ensure_topics",
+    "misconfigured_topics",
     "progress_topic_spec",
-    "uncreatable_topics",
-    "unfit_topics",
 ]
 
 _POLICY: Final = "cleanup.policy"
@@ -183,7 +183,7 @@ def _requests(topics: Sequence[TopicSpec]) -> Iterator[list[TopicSpec]]:
         yield some
 
 
-def uncreatable_topics(
+def creation_refused(
     kafka: Mapping[str, str | int | bool], topics: Sequence[TopicSpec], *, timeout_s: float = 10.0
 ) -> dict[str, FatalError]:
     """Return why topics that are missing cannot be created, by name; creates none.
@@ -194,7 +194,7 @@ def uncreatable_topics(
     return _create(kafka, topics, timeout_s, validate_only=True) if topics else {}
 
 
-def unfit_topics(
+def misconfigured_topics(
     topics: Sequence[TopicSpec], found: Mapping[str, TopicDescription]
 ) -> dict[str, FatalError]:
     """Return the faults of existing topics, by name."""
@@ -411,7 +411,7 @@ def _check(
     problems: dict[str, FatalError],
     refused: dict[str, FatalError] | None,
 ) -> None:
-    problems |= unfit_topics([wanted[name] for name in found], found)
+    problems |= misconfigured_topics([wanted[name] for name in found], found)
     _refuse(problems, refused)
 
 

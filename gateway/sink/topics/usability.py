@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from gateway.core.errors import FatalError
-from gateway.sink.topics.topic_ids import KnownTopic, read_topics, unreadable, unwritable
+from gateway.sink.topics.topic_ids import KnownTopic, read_denied, read_topics, write_denied
 from gateway.sink.topics.topics import (
     TopicDescription,
     TopicSpec,
+    creation_refused,
     describe_topics,
-    uncreatable_topics,
-    unfit_topics,
+    misconfigured_topics,
 )
 
 __all__ = ["Examination", "examine_topics", "unusable_topics"]
@@ -43,7 +43,7 @@ def examine_topics(
     specs: Sequence[TopicSpec],
     *,
     read: Collection[str],
-    unread: Mapping[str, FatalError] = MappingProxyType({}),
+    failed_reads: Mapping[str, FatalError] = MappingProxyType({}),
 ) -> Examination:
     """Find topics that cannot be used or, if missing, cannot be created.
 
@@ -51,19 +51,19 @@ def examine_topics(
         kafka: librdkafka properties of the user.
         specs: Required topics; names are unique.
         read: Names of the topics that are read as well as written.
-        unread: Errors already met in reading some of them, by name.
+        failed_reads: Errors already met in reading some of them, by name.
 
     Raises:
         TransientError: Kafka does not answer in time.
         FatalError: Kafka refuses the user.
     """
-    unavailable: dict[str, FatalError] = {}
-    found = describe_topics(kafka, [spec.name for spec in specs], refused=unavailable)
-    known = read_topics(kafka, found, refused=unavailable)
-    missing = [s for s in specs if s.name not in found and s.name not in unavailable]
-    unavailable |= uncreatable_topics(kafka, missing)
+    refused: dict[str, FatalError] = {}
+    found = describe_topics(kafka, [spec.name for spec in specs], refused=refused)
+    known = read_topics(kafka, found, refused=refused)
+    missing = [s for s in specs if s.name not in found and s.name not in refused]
+    refused |= creation_refused(kafka, missing)
     unusable = unusable_topics(
-        specs, found, known, unavailable=unavailable, read=read, unread=unread
+        specs, found, known, refused=refused, read=read, failed_reads=failed_reads
     )
     return Examination(found, known, unusable)
 
@@ -73,9 +73,9 @@ def unusable_topics(
     found: Mapping[str, TopicDescription],
     known: Mapping[str, KnownTopic],
     *,
-    unavailable: Mapping[str, FatalError],
+    refused: Mapping[str, FatalError],
     read: Collection[str],
-    unread: Mapping[str, FatalError] = MappingProxyType({}),
+    failed_reads: Mapping[str, FatalError] = MappingProxyType({}),
 ) -> dict[str, FatalError]:
     """Return one fault of each topic that cannot be used, by name. Pure.
 
@@ -86,13 +86,14 @@ def unusable_topics(
         specs: Required topics; names are unique.
         found: Existing topics.
         known: IDs of these, and permissions of this user.
-        unavailable: Errors of topics that can be neither described nor created.
+        refused: Errors of topics that can be neither described nor created.
         read: Names of the topics that are read as well as written.
-        unread: Errors already met in reading some of them.
+        failed_reads: Errors already met in reading some of them.
     """
-    denied = {name: error for name, error in unreadable(known).items() if name in read}
+    denied = {name: error for name, error in read_denied(known).items() if name in read}
+    misconfigured = misconfigured_topics(specs, found)
     faults: dict[str, FatalError] = {}
-    for kind in (unavailable, denied, unread, unwritable(known), unfit_topics(specs, found)):
+    for kind in (refused, denied, failed_reads, write_denied(known), misconfigured):
         for name, error in kind.items():
             faults.setdefault(name, error)
     return faults

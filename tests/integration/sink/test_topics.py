@@ -14,10 +14,10 @@ from gateway.sink.clients.properties import admin_properties, consumer_propertie
 from gateway.sink.topics.log_bounds import LogBounds, read_log_bounds, read_partition_bounds
 from gateway.sink.topics.topics import (
     TopicSpec,
+    creation_refused,
     describe_topics,
     ensure_topics,
     progress_topic_spec,
-    uncreatable_topics,
 )
 from tests.support.gateway.sink_scene import Topics
 from tests.support.run.waiting import wait_until
@@ -127,4 +127,4 @@ def test_a_topic_without_a_leader_is_waited_for_and_not_taken_for_a_missing_one(
 def test_more_topics_can_be_made_than_a_broker_makes_by_one_request(topics: Topics) -> None:
     specs = [TopicSpec(f"{topics.prefix}.many{n}") for n in range(5_000)]
 
-    assert uncreatable_topics(topics.kafka, specs, timeout_s=_ENDLESS_S) == {}
+    assert creation_refused(topics.kafka, specs, timeout_s=_ENDLESS_S) == {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.core.errors import AccessError
-from gateway.sink.topics.topic_ids import KnownTopic, unreadable, unwritable
+from gateway.sink.topics.topic_ids import KnownTopic, read_denied, write_denied
 
 
 def test_a_topic_that_may_not_be_used_is_a_right_that_the_user_lacks() -> None:
@@ -13,7 +13,7 @@ def test_a_topic_that_may_not_be_used_is_a_right_that_the_user_lacks() -> None:
         "unwritten": KnownTopic("c", may_read=True, may_write=False),
     }
 
-    errors = {**unreadable(topics), **unwritable(topics)}
+    errors = {**read_denied(topics), **write_denied(topics)}
 
     assert {name: type(error) for name, error in errors.items()} == {
         "unread": AccessError,

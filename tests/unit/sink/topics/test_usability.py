@@ -13,18 +13,18 @@ from gateway.sink.topics.usability import unusable_topics
 
 # Each fault, and what its error says, in the order of precedence.
 SAID = {
-    "unavailable": "describing",
-    "unreadable": "reading topic t: not authorised",
-    "unread": "reading the last markers",
-    "unwritable": "writing to topic t: not authorised",
-    "unfit": "cleanup.policy=compact",
+    "refused": "describing",
+    "read_denied": "reading topic t: not authorised",
+    "failed_reads": "reading the last markers",
+    "write_denied": "writing to topic t: not authorised",
+    "misconfigured": "cleanup.policy=compact",
 }
 
 
 def judge(*faults: str, read: bool = True) -> dict[str, FatalError]:
     """Judge topic `t`, which has `faults`, beside topic `fine`, which has none."""
     topics = ("t", "fine")
-    policy = {"t": "compact" if "unfit" in faults else "delete", "fine": "delete"}
+    policy = {"t": "compact" if "misconfigured" in faults else "delete", "fine": "delete"}
 
     def error_if(fault: str) -> dict[str, FatalError]:
         return {"t": FatalError(SAID[fault])} if fault in faults else {}
@@ -33,12 +33,12 @@ def judge(*faults: str, read: bool = True) -> dict[str, FatalError]:
         [TopicSpec(name, forbid_compaction=True) for name in topics],
         {name: TopicDescription(name, 1, {"cleanup.policy": policy[name]}) for name in topics},
         {
-            "t": KnownTopic("1", "unreadable" not in faults, "unwritable" not in faults),
+            "t": KnownTopic("1", "read_denied" not in faults, "write_denied" not in faults),
             "fine": KnownTopic("2", may_read=True, may_write=True),
         },
-        unavailable=error_if("unavailable"),
+        refused=error_if("refused"),
         read=topics if read else (),
-        unread=error_if("unread"),
+        failed_reads=error_if("failed_reads"),
     )
 
 
@@ -58,7 +58,7 @@ def test_of_two_faults_the_one_of_higher_precedence_is_reported(first: str, seco
 
 
 def test_a_topic_that_is_only_written_needs_no_right_to_read() -> None:
-    assert judge("unreadable", read=False) == {}
+    assert judge("read_denied", read=False) == {}
 
 
 def test_faults_of_several_topics_are_in_order_of_precedence() -> None:
@@ -69,7 +69,7 @@ def test_faults_of_several_topics_are_in_order_of_precedence() -> None:
         [TopicSpec(name, forbid_compaction=True) for name in names],
         {"a": TopicDescription("a", 1, {"cleanup.policy": "compact"})},
         {"b": KnownTopic("1", may_read=True, may_write=False)},
-        unavailable={"c": refused},
+        refused={"c": refused},
         read=(),
     )
 
