@@ -8,6 +8,7 @@ from statistics import median
 from pyspark.sql import SparkSession
 
 from bench.rebuilt import Bench, Job
+from spark_consumer.formats.changes import WriteMode
 from spark_consumer.formats.commit_metadata import Found
 from spark_consumer.formats.delta.format import DeltaFormat
 
@@ -49,6 +50,6 @@ def _filled(bench: Bench, rows: int) -> Bench:
     assert found is not None
     for first in range(0, rows, _PIECE):
         piece = bench.plain(bench.rows("r", first, min(_PIECE, rows - first)))
-        table.write(piece, found.commit, found, empty=False, recreate=False)
+        table.write(piece, found.commit, found, WriteMode.APPEND)
         found = Found(table.version(), found.commit)
     return bench

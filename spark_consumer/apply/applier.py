@@ -25,6 +25,7 @@ from spark_consumer.apply.frames.batch import after, next_serial
 from spark_consumer.apply.frames.guessed import GuessedShares, Learnt
 from spark_consumer.apply.frames.writer import FrameWriter
 from spark_consumer.errors import COPY_AGAIN, ContractError, TableError
+from spark_consumer.formats.changes import WriteMode
 from spark_consumer.formats.commit_metadata import Commit, Found, Written
 from spark_consumer.formats.protocol import Table
 from spark_consumer.formats.schema_evolution import Known, follow, known_after, matched, planned
@@ -51,9 +52,7 @@ class EpochWriter(Protocol):
         epoch: Epoch,
         commit: Commit,
         found: Found | None,
-        *,
-        empty: bool,
-        recreate: bool,
+        mode: WriteMode,
     ) -> Written:
         """Write changes.
 
@@ -63,8 +62,7 @@ class EpochWriter(Protocol):
             epoch: The changes, of a kind of records that the writer knows.
             commit: Metadata of the commit.
             found: The table before the commit; None if it does not exist.
-            empty: Whether the table's rows are removed first.
-            recreate: Whether, with `empty`, its columns are replaced, too.
+            mode: Treatment of the table's rows and columns.
         """
 
 
@@ -126,13 +124,12 @@ class Applier:
         if left is not None and truncates:
             mine, left = _rest(mine, left, truncates)
         done = {**share.start.done, **truncates}
-        recreate = found is None or bool(begun)
+        mode = _mode(found, begun, truncates)
         emptying_id = next((part.truncate_id for n, part in parts if n in truncates), None)
-        emptied = found is None or bool(truncates)
         epochs = cut_epochs(mine, left, self._schemas) if left is not None else []
         if not epochs:
-            return self._write_nothing(table, found, share, profile, emptying_id, recreate=recreate)
-        generation = _generation(table, found, recreate=recreate)
+            return self._write_nothing(table, found, share, profile, emptying_id, mode)
+        generation = _generation(table, found, mode)
         position = replace(share.start, topic=share.topic, topic_id=share.position.topic_id)
         for epoch in epochs:
             done |= {number: offset + 1 for number, offset in epoch.last.items()}
@@ -142,21 +139,21 @@ class Applier:
                 else replace(position, step=position.step + 1, done=dict(done))
             )
             position = replace(position, generation=generation)
-            known = {} if recreate or found is None else found.commit.columns
+            known: Mapping[str, Known] = {}
+            if found is not None and mode is not WriteMode.REPLACE_TABLE:
+                known = found.commit.columns
             value_id = epoch.pieces[0].value_id
-            columns = self._columns(table, known, epoch.layout, value_id, recreate=recreate)
+            columns = self._columns(table, known, epoch.layout, value_id, mode)
             serial = next_serial(table, found)
             commit = Commit(position, known_after(epoch.layout, known), serial)
             try:
-                written = writer.write(
-                    table, columns, epoch, commit, found, empty=emptied, recreate=recreate
-                )
+                written = writer.write(table, columns, epoch, commit, found, mode)
             except NotSmallError as error:
                 error.reached = None if epoch is epochs[0] else found
                 raise
             self.skipped += written.skipped
             found = Found(written.version, commit)
-            emptied = recreate = False
+            mode = WriteMode.APPEND
         assert found is not None
         self._learnt.kinds[share.topic] = epochs[-1].pieces
         return found
@@ -226,8 +223,7 @@ class Applier:
         share: Share,
         profile: TopicProfile,
         emptying_id: int | None,
-        *,
-        recreate: bool,
+        mode: WriteMode,
     ) -> Found:
         """Apply a share that leaves no rows: an empty copy, a TRUNCATE, or a change of position.
 
@@ -239,15 +235,15 @@ class Applier:
             share: Share to apply.
             profile: Profile of the share.
             emptying_id: Value schema's id of the last `t`; None if there is none.
-            recreate: Whether the table starts over.
+            mode: Treatment of the table's rows and columns.
         """
-        generation = _generation(table, found, recreate=recreate)
+        generation = _generation(table, found, mode)
         position = replace(reached(share), generation=generation)
         serial = next_serial(table, found)
-        if recreate:
+        if mode is WriteMode.REPLACE_TABLE:
             value_id = emptying_id or max(piece.value_id for piece in profile.pieces)
             layout = value_layout(self._schemas.schema(value_id))
-            columns = self._columns(table, {}, layout, value_id, recreate=True)
+            columns = self._columns(table, {}, layout, value_id, mode)
             commit = Commit(position, known_after(layout), serial)
             fields = ", ".join(f"`{c.field}` {c.spark_type}" for c in columns)
             rows = self.spark.createDataFrame([], f"v struct<{fields.replace('` ', '`: ')}>")
@@ -257,17 +253,17 @@ class Applier:
                     for c in columns
                 )
             )
-            table.write(named, commit, found, empty=True, recreate=True)
+            table.write(named, commit, found, mode)
         else:
             assert found is not None
             known = found.commit.columns
             if emptying_id is not None:
                 layout = value_layout(self._schemas.schema(emptying_id))
-                self._columns(table, known, layout, emptying_id, recreate=False)
+                self._columns(table, known, layout, emptying_id, mode)
                 known = known_after(layout, known)
             commit = Commit(position, known, serial)
             none = self.spark.createDataFrame([], StructType(table.fields()))
-            table.write(none, commit, found, empty=emptying_id is not None, recreate=False)
+            table.write(none, commit, found, mode)
         return after(table, commit)
 
     def _columns(
@@ -276,12 +272,11 @@ class Applier:
         known: Mapping[str, Known],
         layout: Layout,
         value_id: int,
-        *,
-        recreate: bool,
+        mode: WriteMode,
     ) -> tuple[ColumnPlan, ...]:
         """Evolve the table to the columns of a layout; return them as the table has them."""
         written = self._types.of(value_id)
-        if recreate:
+        if mode is WriteMode.REPLACE_TABLE:
             return planned(layout, written)
         fields = table.fields()
         steps = follow(fields, known, layout, written, table.label)
@@ -377,5 +372,16 @@ def reached(share: Share) -> Position:
     return replace(end, done=done)
 
 
-def _generation(table: Table, found: Found | None, *, recreate: bool) -> int:
-    return table.version() + 1 if recreate or found is None else found.commit.position.generation
+def _mode(
+    found: Found | None, begun: Mapping[int, object], truncates: Mapping[int, object]
+) -> WriteMode:
+    """Return the treatment of a table by a share; a copy begins with a TRUNCATE."""
+    if found is None or begun:
+        return WriteMode.REPLACE_TABLE
+    return WriteMode.REPLACE_ROWS if truncates else WriteMode.APPEND
+
+
+def _generation(table: Table, found: Found | None, mode: WriteMode) -> int:
+    if found is None or mode is WriteMode.REPLACE_TABLE:
+        return table.version() + 1
+    return found.commit.position.generation

@@ -1,4 +1,4 @@
-"""Outcome of a batch as a format writes it: one row for each key, or for each value.
+"""Changes as a format writes them: rows, or the outcome of a batch by key or by value.
 
 Conditions and expressions are SQL over two frames: the table's rows as `t`, `source` as `s`.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Final
 
 from pyspark.sql import DataFrame
@@ -14,10 +15,37 @@ from pyspark.sql import DataFrame
 from spark_consumer.kafka.layout import ColumnPlan
 from spark_consumer.names import quoted
 
-__all__ = ["NEEDS_ROW", "KeyedChanges", "ValueChanges", "assigned", "same_key", "same_value"]
+__all__ = [
+    "NEEDS_ROW",
+    "KeyedChanges",
+    "ValueChanges",
+    "WriteMode",
+    "assigned",
+    "same_key",
+    "same_value",
+]
 
 NEEDS_ROW: Final = "s.action = 'set' OR s.action = 'delete' AND NOT s.made"
 """Condition for outcomes that the source applied to a row: the table should have that row."""
+
+
+class WriteMode(Enum):
+    """Treatment of a table's rows and columns by a write of rows.
+
+    Attributes:
+        APPEND: Rows are added to those of the table.
+        REPLACE_ROWS: They take the place of the table's rows, as after a TRUNCATE.
+        REPLACE_TABLE: Their columns take the place of the table's columns, too, as with a new copy.
+    """
+
+    APPEND = auto()
+    REPLACE_ROWS = auto()
+    REPLACE_TABLE = auto()
+
+    @property
+    def empties(self) -> bool:
+        """Whether the table's rows are removed."""
+        return self is not WriteMode.APPEND
 
 
 def same_key(keys: Sequence[ColumnPlan]) -> str:

@@ -31,7 +31,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField
 
 from schemas.settings.consumer import ViewEngine
-from spark_consumer.formats.changes import KeyedChanges, ValueChanges
+from spark_consumer.formats.changes import KeyedChanges, ValueChanges, WriteMode
 from spark_consumer.formats.commit_metadata import NO_VERSION, Commit, Found, Version
 from spark_consumer.formats.data_files import DataFile, DataFiles
 from spark_consumer.formats.schema_evolution import Step
@@ -181,28 +181,23 @@ class Table(Protocol):
 
     # Writes. Each makes one commit; see the rules above for `found` and what is raised.
 
-    def write(
-        self, rows: DataFrame, commit: Commit, found: Found | None, *, empty: bool, recreate: bool
-    ) -> None:
+    def write(self, rows: DataFrame, commit: Commit, found: Found | None, mode: WriteMode) -> None:
         """Append rows; or replace all rows, as TRUNCATE or a new copy does.
 
         Args:
-            rows: Rows in the table's columns and order; with `recreate` in any. A column's comment
-                is its PostgreSQL type.
+            rows: Rows in the table's columns and order; in any when they replace the table. A
+                column's comment is its PostgreSQL type.
             commit: Metadata of the commit.
-            found: The table as it was read; None only with `empty`: then its contents do not
+            found: The table as it was read; None only if it is emptied: then its contents do not
                 matter.
-            empty: Whether existing rows are removed.
-            recreate: Whether, with `empty`, the table's columns become those of `rows`, and a table
-                that does not exist is created.
+            mode: Treatment of the table's rows and columns; `REPLACE_TABLE` creates a table that
+                does not exist.
 
         Raises:
             TransientConsumerError: the table has changed meanwhile, and nothing was written.
         """
 
-    def stage(
-        self, rows: DataFrame, found: Found | None, *, empty: bool, recreate: bool
-    ) -> Draft | None:
+    def stage(self, rows: DataFrame, found: Found | None, mode: WriteMode) -> Draft | None:
         """Do the work of `write`, and leave the commit to the caller.
 
         Returns:

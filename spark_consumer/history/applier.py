@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from spark_consumer.apply.applier import begun_copy, checked, reached
 from spark_consumer.apply.frames.batch import after, next_serial
-from spark_consumer.formats.changes import KeyedChanges
+from spark_consumer.formats.changes import KeyedChanges, WriteMode
 from spark_consumer.formats.commit_metadata import Commit, Found
 from spark_consumer.formats.protocol import Table
 from spark_consumer.formats.schema_evolution import known_after
@@ -111,7 +111,7 @@ class HistoryApplier:
         ]  # fmt: skip
         commit = Commit(place, of.columns, next_serial(table, None), history=True)
         made = rows.select(*own, *(F.col(quoted(name)) for name in rows.columns))
-        table.write(made, commit, None, empty=True, recreate=True)
+        table.write(made, commit, None, WriteMode.REPLACE_TABLE)
         return after(table, commit)
 
     def apply(
@@ -233,7 +233,7 @@ class HistoryApplier:
                         for c in columns.every
                     )
                 )
-                table.write(rows, commit, found, empty=False, recreate=False)
+                table.write(rows, commit, found, WriteMode.APPEND)
             else:
                 changed = KeyedChanges(
                     source,
@@ -250,7 +250,7 @@ class HistoryApplier:
 
     def _write_nothing(self, table: Table, commit: Commit, found: Found) -> Found:
         none = self.spark.createDataFrame([], StructType(table.fields()))
-        table.write(none, commit, found, empty=False, recreate=False)
+        table.write(none, commit, found, WriteMode.APPEND)
         return after(table, commit)
 
     def _versions(self, table: Table, part: _Part, columns: Columns, topic_id: str) -> DataFrame:

@@ -25,6 +25,7 @@ from pyspark.sql.types import StructField
 from schemas.types import of_spark
 from spark_consumer.apply.driver.records import DriverRecords
 from spark_consumer.errors import COPY_AGAIN, ContractError, TransientConsumerError
+from spark_consumer.formats.changes import WriteMode
 from spark_consumer.formats.commit_metadata import Commit, Found, Written
 from spark_consumer.formats.data_files import DataFile, DataFiles
 from spark_consumer.formats.protocol import Table
@@ -113,9 +114,7 @@ class SmallWriter:
         epoch: Epoch,
         commit: Commit,
         found: Found | None,
-        *,
-        empty: bool,
-        recreate: bool,
+        mode: WriteMode,
     ) -> Written:
         """See `EpochWriter`.
 
@@ -126,17 +125,21 @@ class SmallWriter:
         assert isinstance(epoch.records, DriverRecords)
         if any(column.spark_type.partition("(")[0] not in _KINDS for column in columns):
             raise NotSmallError
-        fields = self._fields(columns, epoch) if recreate else None
+        fields = self._fields(columns, epoch) if mode is WriteMode.REPLACE_TABLE else None
         try:
             files = table.data_files(found, LARGEST_BYTES, fields)
         except (Py4JJavaError, PySparkException) as error:
             raise NotSmallError from error
         if files is None:
             raise NotSmallError
-        tail, base = ([], []) if empty else _divided(files, has_key=epoch.key is not None)
+        tail, base = ([], []) if mode.empties else _divided(files, has_key=epoch.key is not None)
         name = f"part-00000-{uuid.uuid4()}-c000.{self._codec}.parquet"
         # If all rows go, files say so.
-        feed = f"{_FEED}/{name.replace('part', 'cdc', 1)}" if files.has_feed and not empty else None
+        feed = (
+            f"{_FEED}/{name.replace('part', 'cdc', 1)}"
+            if files.has_feed and not mode.empties
+            else None
+        )
         stored = {
             "table": table.path,
             "tail": list(map(_described, tail)),
@@ -149,7 +152,7 @@ class SmallWriter:
                 epoch.records.java,
                 json.dumps(stored),
                 f"{table.path}/{name}",
-                not empty and len(tail) < _MOST_FILES,
+                not mode.empties and len(tail) < _MOST_FILES,
                 None if feed is None else f"{table.path}/{feed}",
                 self._codec,
                 self._metadata,
@@ -167,7 +170,7 @@ class SmallWriter:
                 f" {done['partition']}, offset {done['damaged']}",
                 hint=f"is the topic written by something else than the gateway? {COPY_AGAIN}",
             )
-        removed = list(files.files) if empty else [] if done["isBeside"] else tail
+        removed = list(files.files) if mode.empties else [] if done["isBeside"] else tail
         added = []
         if done["rows"]:
             place = f"{table.path}/{name}"

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from spark_consumer.apply.frames.max_keys import Frontiers
 from spark_consumer.errors import TransientConsumerError
+from spark_consumer.formats.changes import WriteMode
 from spark_consumer.formats.commit_metadata import Commit, Found
 from spark_consumer.formats.protocol import Table
 from spark_consumer.kafka.layout import ColumnPlan
@@ -28,8 +29,7 @@ class Batch:
         changed: The changes; see `spark_consumer.kafka.decode`. They can be read several times.
         commit: Metadata of the commit.
         found: The table before the commit; None if it does not exist.
-        empty: Whether the table's rows are removed first.
-        recreate: Whether, with `empty`, its columns are replaced, too.
+        mode: Treatment of the table's rows and columns.
         frontiers: Greatest keys of tables.
     """
 
@@ -39,8 +39,7 @@ class Batch:
     changed: DataFrame
     commit: Commit
     found: Found | None
-    empty: bool
-    recreate: bool
+    mode: WriteMode
     frontiers: Frontiers
 
     def named(self, rows: DataFrame) -> DataFrame:
@@ -53,10 +52,8 @@ class Batch:
         )
 
     def append(self, rows: DataFrame) -> None:
-        """Append rows, given in `v`; replace the table's rows when it is emptied."""
-        self.table.write(
-            self.named(rows), self.commit, self.found, empty=self.empty, recreate=self.recreate
-        )
+        """Append rows, given in `v`, or replace the table's by them; see `mode`."""
+        self.table.write(self.named(rows), self.commit, self.found, self.mode)
 
 
 def next_serial(table: Table, found: Found | None) -> int:

@@ -18,6 +18,7 @@ from spark_consumer.apply.frames.max_keys import Frontiers
 from spark_consumer.apply.frames.speculative import Expected, decoded_as, peek, well_formed
 from spark_consumer.apply.frames.strategies import write, write_outright
 from spark_consumer.errors import TableError
+from spark_consumer.formats.changes import WriteMode
 from spark_consumer.formats.commit_metadata import Commit, Found
 from spark_consumer.formats.protocol import Table
 from spark_consumer.formats.schema_evolution import Known, follow, known_after, matched, planned
@@ -170,8 +171,7 @@ class GuessedShares:
             changed,
             plan.commit,
             found,
-            empty=begins,
-            recreate=begins,
+            WriteMode.REPLACE_TABLE if begins else WriteMode.APPEND,
             frontiers=self._learnt.frontiers,
         )
 

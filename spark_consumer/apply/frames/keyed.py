@@ -54,7 +54,7 @@ class Keyed:
         batch = self._batch
         fields = [column.field for column in batch.columns]
         if batch.epoch.moves:
-            there = None if batch.empty else self._target()
+            there = None if batch.mode.empties else self._target()
             return fold_key_changes(batch.changed, fields, there)
         if self._key_profile.are_distinct:
             every = ", ".join(f"'{field}'" for field in fields)
@@ -82,7 +82,7 @@ class Keyed:
         return self._are_all_new(made.select("k"))
 
     def _are_all_new(self, keys: DataFrame) -> bool:
-        return self._key_profile.are_distinct and (self._batch.empty or self.are_new(keys))
+        return self._key_profile.are_distinct and (self._batch.mode.empties or self.are_new(keys))
 
     def appended(self, folded: DataFrame) -> DataFrame:
         """See `Rows`."""

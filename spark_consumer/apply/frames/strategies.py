@@ -109,10 +109,10 @@ def write(batch: Batch) -> int:
     """
     before = batch.table.version()
     rows = _rows(batch)
-    tried = choose(only_inserts=rows.only_inserts(), empty=batch.empty)
+    tried = choose(only_inserts=rows.only_inserts(), empty=batch.mode.empties)
     done = (strategy(batch, rows) for strategy in tried)
     skipped = next(number for number in done if number is not None)
-    batch.frontiers.follow(batch.table, before, None if batch.empty else rows.greatest())
+    batch.frontiers.follow(batch.table, before, None if batch.mode.empties else rows.greatest())
     return skipped
 
 
@@ -132,7 +132,7 @@ def write_outright(
     """
     before = batch.table.version()
     named = batch.named(batch.changed)
-    draft = batch.table.stage(named, batch.found, empty=batch.empty, recreate=batch.recreate)
+    draft = batch.table.stage(named, batch.found, batch.mode)
     if draft is None:
         return None, None
     numbers = observed(batch.table.spark, observation)
@@ -145,7 +145,7 @@ def write_outright(
         draft.discard()
         return None, piece
     version = draft.commit(batch.commit)
-    batch.frontiers.follow(batch.table, before, None if batch.empty else rows.greatest())
+    batch.frontiers.follow(batch.table, before, None if batch.mode.empties else rows.greatest())
     return Found(version, batch.commit), piece
 
 

@@ -52,7 +52,7 @@ class Multiset:
             )
             for side in ("v", "b")
         )
-        target = None if self._batch.empty else self._target()
+        target = None if self._batch.mode.empties else self._target()
         return fold_multiset(self._batch.changed, new, old, target)
 
     def appended(self, folded: DataFrame) -> DataFrame:

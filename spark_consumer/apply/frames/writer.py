@@ -5,6 +5,7 @@ from __future__ import annotations
 from spark_consumer.apply.frames.batch import Batch, after
 from spark_consumer.apply.frames.max_keys import Frontiers
 from spark_consumer.apply.frames.strategies import write
+from spark_consumer.formats.changes import WriteMode
 from spark_consumer.formats.commit_metadata import Commit, Found, Written
 from spark_consumer.formats.protocol import Table
 from spark_consumer.kafka.decode import changes
@@ -36,9 +37,7 @@ class FrameWriter:
         epoch: Epoch,
         commit: Commit,
         found: Found | None,
-        *,
-        empty: bool,
-        recreate: bool,
+        mode: WriteMode,
     ) -> Written:
         """See `EpochWriter`."""
         assert isinstance(epoch.records, FrameRecords)
@@ -51,8 +50,7 @@ class FrameWriter:
                 kept,
                 commit,
                 found,
-                empty=empty,
-                recreate=recreate,
+                mode,
                 frontiers=self._frontiers,
             )
             skipped = write(batch)

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
+from spark_consumer.formats.changes import WriteMode
 from spark_consumer.formats.commit_metadata import Commit, Version, outrun
 from spark_consumer.formats.delta.session import APPLICATION, ATTEMPTS
 from spark_consumer.names import quoted
@@ -147,9 +148,8 @@ class PrivateLog:
         self,
         snapshot: Any,
         rows: DataFrame,
+        mode: WriteMode = WriteMode.APPEND,
         *,
-        empty: bool = False,
-        recreate: bool = False,
         clustered: bool = False,
         deleted: DeletedRows | None = None,
     ) -> Draft:
@@ -160,8 +160,7 @@ class PrivateLog:
             snapshot,
             rows,
             self._label,
-            empty=empty,
-            recreate=recreate,
+            mode,
             clustered=clustered,
             deleted=deleted,
         )
@@ -222,9 +221,9 @@ class Draft:
         snapshot: Snapshot of the version on top of which the commit is made.
         rows: Rows with the table's columns, in its order, unless they replace its columns.
         label: Name of the table in messages.
-        empty: Whether the table's rows are removed.
-        recreate: Whether, with `empty`, its columns become those of `rows`.
-        clustered: Whether, with `recreate`, it stays clustered as it is, by columns that it keeps.
+        mode: Treatment of the table's rows and columns.
+        clustered: Whether a table that is replaced stays clustered as it is, by columns that it
+            keeps.
         deleted: Rows to delete; the table must have deletion vectors.
     """
 
@@ -235,9 +234,8 @@ class Draft:
         snapshot: Any,
         rows: DataFrame,
         label: str,
+        mode: WriteMode = WriteMode.APPEND,
         *,
-        empty: bool = False,
-        recreate: bool = False,
         clustered: bool = False,
         deleted: DeletedRows | None = None,
     ) -> None:
@@ -250,13 +248,15 @@ class Draft:
         _activate(spark)
         self._begun = log.startTransaction(self._none, jvm.scala.Option.apply(snapshot))
         modes = jvm.org.apache.spark.sql.SaveMode
-        self._mode = modes.Overwrite if empty else modes.Append
+        self._mode = modes.Overwrite if mode.empties else modes.Append
         clustering = self._none
         if clustered:
             tables = _class(spark, "skipping.clustering.ClusteredTableUtils")
             clustering = tables.getClusterBySpecOptional(snapshot)
         self._actions = (
-            self._overwrite(rows, clustering, recreate=recreate) if empty else self._append(rows)
+            self._overwrite(rows, clustering, recreate=mode is WriteMode.REPLACE_TABLE)
+            if mode.empties
+            else self._append(rows)
         )
         if deleted is not None:
             with tuned(spark, SMALL_QUERIES) if deleted.few else nullcontext():

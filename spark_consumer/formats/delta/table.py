@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField
 
 from spark_consumer.errors import COPY_AGAIN, TableError
-from spark_consumer.formats.changes import KeyedChanges, ValueChanges
+from spark_consumer.formats.changes import KeyedChanges, ValueChanges, WriteMode
 from spark_consumer.formats.commit_metadata import NO_VERSION, Commit, Found, Version, outrun
 from spark_consumer.formats.data_files import DataFile, DataFiles
 from spark_consumer.formats.delta.checkpoints import Checkpoints
@@ -176,38 +176,34 @@ class DeltaTable:
             hint="keep the log (delta.logRetentionDuration) as long as keep_hours says",
         )
 
-    def write(
-        self, rows: DataFrame, commit: Commit, found: Found | None, *, empty: bool, recreate: bool
-    ) -> None:
+    def write(self, rows: DataFrame, commit: Commit, found: Found | None, mode: WriteMode) -> None:
         """See `Table`."""
         self._files.forget(self.path)
-        if found is None and not empty:
+        if found is None and not mode.empties:
             raise outrun(self.label)
-        draft = self.stage(rows, found, empty=empty, recreate=recreate)
+        draft = self.stage(rows, found, mode)
         if draft is not None:
             draft.commit(commit)
             return
-        writer = rows.write.format("delta").mode("overwrite" if empty else "append")
-        if recreate:
+        writer = rows.write.format("delta").mode("overwrite" if mode.empties else "append")
+        if mode is WriteMode.REPLACE_TABLE:
             self._columns.allow(rows.schema.fields)
             writer = writer.option("overwriteSchema", "true")
-        mapping = self._columns.mapping(rows.columns) if empty else nullcontext()
+        mapping = self._columns.mapping(rows.columns) if mode.empties else nullcontext()
         with mapping, self.merging(commit, found):
             writer.save(self.path)
 
-    def stage(
-        self, rows: DataFrame, found: Found | None, *, empty: bool, recreate: bool
-    ) -> Draft | None:
+    def stage(self, rows: DataFrame, found: Found | None, mode: WriteMode) -> Draft | None:
         """See `Table`."""
         self._files.forget(self.path)
         if self.private is None:
             return None
-        if empty:
-            if recreate:
+        if mode.empties:
+            if mode is WriteMode.REPLACE_TABLE:
                 self._columns.allow(rows.schema.fields)
             with self._columns.mapping(rows.columns):
                 snapshot = self._snapshot(self.private, found)
-                return self.private.draft(snapshot, rows, empty=True, recreate=recreate)
+                return self.private.draft(snapshot, rows, mode)
         # `rows` may be for columns that were remembered. Delta's own writer would check them.
         if _types(rows.schema.fields) != _types(self.fields()):
             raise outrun(self.label)
@@ -332,7 +328,7 @@ class DeltaTable:
         snapshot = self._snapshot(self.private, found)
         # Read after the snapshot: if it is of a later version, the commit is refused.
         rows = self._columns.altered(self.rows(), steps)
-        draft = self.private.draft(snapshot, rows, empty=True, recreate=True, clustered=True)
+        draft = self.private.draft(snapshot, rows, WriteMode.REPLACE_TABLE, clustered=True)
         draft.commit(found.commit)
 
     def _cannot_follow(self, reason: str, hint: str) -> TableError:

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructField
 
 from spark_consumer.errors import COPY_AGAIN, TableError
 from spark_consumer.formats.catalog import Catalog
-from spark_consumer.formats.changes import KeyedChanges, ValueChanges
+from spark_consumer.formats.changes import KeyedChanges, ValueChanges, WriteMode
 from spark_consumer.formats.commit_metadata import NO_VERSION, Commit, Found, Version, outrun
 from spark_consumer.formats.data_files import DataFile, DataFiles
 from spark_consumer.formats.iceberg.columns import alter_columns, replace_columns
@@ -150,17 +150,13 @@ class IcebergTable:
         """See `Table`."""
         return {}
 
-    def write(
-        self, rows: DataFrame, commit: Commit, found: Found | None, *, empty: bool, recreate: bool
-    ) -> None:
+    def write(self, rows: DataFrame, commit: Commit, found: Found | None, mode: WriteMode) -> None:
         """See `Table`."""
-        self.stage(rows, found, empty=empty, recreate=recreate).commit(commit)
+        self.stage(rows, found, mode).commit(commit)
 
-    def stage(
-        self, rows: DataFrame, found: Found | None, *, empty: bool, recreate: bool
-    ) -> IcebergDraft:
+    def stage(self, rows: DataFrame, found: Found | None, mode: WriteMode) -> IcebergDraft:
         """See `Table`."""
-        if found is None and not empty:
+        if found is None and not mode.empties:
             raise outrun(self.label)
         fields = rows.schema.fields
         state = self._metadata.state()
@@ -170,7 +166,7 @@ class IcebergTable:
             raise outrun(self.label)
         else:
             self._check(state, found)
-            if recreate:
+            if mode is WriteMode.REPLACE_TABLE:
                 replace_columns(state, fields)
         workspace = Workspace(self.spark, state, empty=True, properties={})
         try:
@@ -178,7 +174,7 @@ class IcebergTable:
         except BaseException:
             workspace.close()
             raise
-        return IcebergDraft(workspace, "replace" if empty else "add")
+        return IcebergDraft(workspace, "replace" if mode.empties else "add")
 
     def upsert(self, changes: KeyedChanges, commit: Commit, found: Found | None) -> int:
         """See `Table`."""

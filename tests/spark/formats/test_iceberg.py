@@ -11,7 +11,7 @@ import pytest
 from gateway.commands.consume import consumer_settings
 from gateway.config import load_settings
 from spark_consumer.errors import SettingsError, TableError, TransientConsumerError
-from spark_consumer.formats.changes import KeyedChanges
+from spark_consumer.formats.changes import KeyedChanges, WriteMode
 from spark_consumer.formats.choice import format_at
 from spark_consumer.formats.commit_metadata import Commit, Found
 from spark_consumer.formats.delta.format import DeltaFormat
@@ -75,16 +75,14 @@ def table(spark: SparkSession, tmp_path: Path) -> IcebergTable:
     """A table with the number 0."""
     session = spark.newSession()
     made = IcebergFormat().table(session, str(tmp_path / ODD / "t"), "table t")
-    made.write(session.range(1), commit(0), None, empty=True, recreate=True)
+    made.write(session.range(1), commit(0), None, WriteMode.REPLACE_TABLE)
     return made
 
 
 def test_another_writer_is_noticed_and_a_compaction_is_none(table: IcebergTable) -> None:
     spark, found = table.spark, found_in(table)
     for number in (1, 2):
-        table.write(
-            spark.range(number, number + 1), commit(number), found, empty=False, recreate=False
-        )
+        table.write(spark.range(number, number + 1), commit(number), found, WriteMode.APPEND)
         found = found_in(table)
     theirs = table._metadata.table()
     assert theirs is not None
@@ -94,7 +92,7 @@ def test_another_writer_is_noticed_and_a_compaction_is_none(table: IcebergTable)
 
     assert table.find() == Found(table.version(), found.commit)
     assert table.version() > found.version
-    table.write(spark.range(3, 4), commit(3), found, empty=False, recreate=False)
+    table.write(spark.range(3, 4), commit(3), found, WriteMode.APPEND)
     found = found_in(table)
 
     with table._changing(found) as workspace:
@@ -102,7 +100,7 @@ def test_another_writer_is_noticed_and_a_compaction_is_none(table: IcebergTable)
         with pytest.raises(TransientConsumerError, match="another writer"):
             workspace.publish(commit(4), "add")
     with pytest.raises(TableError, match=r"version \d+ was written by another writer \(append\)"):
-        table.write(spark.range(4, 5), commit(4), found, empty=False, recreate=False)
+        table.write(spark.range(4, 5), commit(4), found, WriteMode.APPEND)
     with pytest.raises(TableError, match="written by another writer"):
         table.find(found.version)
     assert table.find(table.version()) == Found(table.version(), found.commit)
@@ -163,7 +161,7 @@ def test_vectors_that_later_states_need_outlive_the_states_that_wrote_them(
 ) -> None:
     spark, found = table.spark, found_in(table)
     monkeypatch.setattr(merge, "VECTOR_BYTES", -1)
-    table.write(spark.range(5, 60).repartition(2), commit(1), found, empty=False, recreate=False)
+    table.write(spark.range(5, 60).repartition(2), commit(1), found, WriteMode.APPEND)
     left = set(ids(table))
     for serial, (first, end) in enumerate(((5, 20), (20, 24), (24, 25)), 2):
         delete(table, first, end, serial)
@@ -196,7 +194,7 @@ def test_small_files_are_merged_and_what_nothing_needs_is_removed(
 ) -> None:
     spark, found = table.spark, found_in(table)
     monkeypatch.setattr(merge, "VECTOR_BYTES", -1)
-    table.write(spark.range(1, 99).repartition(8), commit(1), found, empty=False, recreate=False)
+    table.write(spark.range(1, 99).repartition(8), commit(1), found, WriteMode.APPEND)
     # In most files rows are marked again and again; 15 rows of the last 49 are there.
     for serial, (first, end, absent) in enumerate(((20, 50, 0), (50, 99, 0), (5, 54, 34)), 2):
         assert delete(table, first, end, serial) == absent
@@ -241,7 +239,7 @@ def test_files_with_marked_rows_are_rewritten_marked_on_and_replaced(
 ) -> None:
     spark = table.spark
     rows = spark.range(1, 40).coalesce(1)
-    table.write(rows, commit(1), found_in(table), empty=False, recreate=False)
+    table.write(rows, commit(1), found_in(table), WriteMode.APPEND)
     for serial, (first, size) in enumerate(((10, -1), (20, -1), (30, 1 << 30), (5, -1)), 2):
         monkeypatch.setattr(merge, "VECTOR_BYTES", size)
         assert delete(table, first, first + 5, serial) == 0
@@ -249,7 +247,7 @@ def test_files_with_marked_rows_are_rewritten_marked_on_and_replaced(
 
     assert ids(table) == sorted(left)
 
-    table.write(spark.range(2).coalesce(1), commit(6), found_in(table), empty=True, recreate=False)
+    table.write(spark.range(2).coalesce(1), commit(6), found_in(table), WriteMode.REPLACE_ROWS)
 
     assert ids(table) == [0, 1]
     assert (table.files(), table.find()) == (1, Found(table.version(), commit(6)))
@@ -290,7 +288,7 @@ def test_a_table_is_not_taken_for_one_of_another_format(
     for name, one in formats.items():
         tables = SubscriberTables(session, one, str(tmp_path), name)
         tables.table(session, "public.t").write(
-            session.range(1), commit(0), None, empty=True, recreate=True
+            session.range(1), commit(0), None, WriteMode.REPLACE_TABLE
         )
         assert tables.find("public.t") is not None
     for name, one in formats.items():
@@ -316,7 +314,7 @@ def test_a_version_that_came_again_after_a_restore_is_another_one(table: Iceberg
     shutil.copytree(table.path, copied)
     found = []
     for serial in (1, 2):
-        table.write(spark.range(1), commit(serial), found_in(table), empty=False, recreate=False)
+        table.write(spark.range(1), commit(serial), found_in(table), WriteMode.APPEND)
         found.append(found_in(table))
         if serial == 1:
             shutil.rmtree(table.path)
@@ -324,8 +322,8 @@ def test_a_version_that_came_again_after_a_restore_is_another_one(table: Iceberg
     assert found[0].version == found[1].version
 
     with pytest.raises(TransientConsumerError, match="another writer"):
-        table.write(spark.range(1), commit(3), found[0], empty=False, recreate=False)
-    table.write(spark.range(1), commit(3), found[1], empty=False, recreate=False)
+        table.write(spark.range(1), commit(3), found[0], WriteMode.APPEND)
+    table.write(spark.range(1), commit(3), found[1], WriteMode.APPEND)
 
     assert ids(table) == [0, 0, 0]
 

@@ -10,7 +10,7 @@ from pyspark.sql.types import StringType, StructField
 
 from spark_consumer.errors import SettingsError, TableError, TransientConsumerError
 from spark_consumer.formats.catalog import Catalog
-from spark_consumer.formats.changes import KeyedChanges
+from spark_consumer.formats.changes import KeyedChanges, WriteMode
 from spark_consumer.formats.choice import format_at
 from spark_consumer.formats.commit_metadata import Commit, Found
 from spark_consumer.formats.delta.format import DeltaFormat
@@ -51,7 +51,7 @@ def test_a_commit_is_on_top_of_the_pointer_that_was_read_or_is_not_made(
     renamed = IcebergFormat(catalog=Catalog(LAKE, "x.{table}", {}, catalog.properties))
 
     drafts = [
-        table.stage(table.spark.range(5), None, empty=True, recreate=True)
+        table.stage(table.spark.range(5), None, WriteMode.REPLACE_TABLE)
         for table in (first, second)
     ]
     drafts[0].commit(commit(0))
@@ -65,9 +65,9 @@ def test_a_commit_is_on_top_of_the_pointer_that_was_read_or_is_not_made(
     found = found_in(second)
     for number in (5, 6):
         rows = first.spark.range(number, number + 1)
-        first.write(rows, commit(number), found_in(first), empty=False, recreate=False)
+        first.write(rows, commit(number), found_in(first), WriteMode.APPEND)
     with pytest.raises(TransientConsumerError, match="another writer"):
-        second.write(second.spark.range(1), commit(5), found, empty=False, recreate=False)
+        second.write(second.spark.range(1), commit(5), found, WriteMode.APPEND)
     first.alter([Add(StructField("b", StringType()), None, False)])
     gone = second.spark.sql(
         "SELECT struct(id) AS k, 'delete' AS action, struct(id, string(NULL) AS b) AS v,"
@@ -89,11 +89,11 @@ def test_a_commit_is_on_top_of_the_pointer_that_was_read_or_is_not_made(
 
     # A crash of the first commit before the catalog had the table.
     crashed = tables.table(spark.newSession(), table_folder(str(tmp_path), "s", "public.c"), "c")
-    crashed.write(crashed.spark.range(1), commit(0), None, empty=True, recreate=True)
+    crashed.write(crashed.spark.range(1), commit(0), None, WriteMode.REPLACE_TABLE)
     with database.connect() as connection:
         connection.execute("DELETE FROM iceberg_tables WHERE table_name = 'public_c'")
     assert crashed.find() is None
-    crashed.write(crashed.spark.range(2), commit(0), None, empty=True, recreate=True)
+    crashed.write(crashed.spark.range(2), commit(0), None, WriteMode.REPLACE_TABLE)
     assert crashed.rows().count() == 2
 
     # With other settings, or in a folder that has a table of its own.
@@ -102,7 +102,7 @@ def test_a_commit_is_on_top_of_the_pointer_that_was_read_or_is_not_made(
     with pytest.raises(TableError, match=f"the catalog has no {LAKE}.x.t"):
         renamed.table(spark.newSession(), path, "table t").find()
     other = IcebergFormat().table(spark.newSession(), f"{tmp_path}/s/public/u", "table u")
-    other.write(other.spark.range(1), commit(0), None, empty=True, recreate=True)
+    other.write(other.spark.range(1), commit(0), None, WriteMode.REPLACE_TABLE)
     with pytest.raises(TableError, match=f"the catalog has no {LAKE}.s.public_u"):
         tables.table(spark.newSession(), other.path, "table u").find()
 

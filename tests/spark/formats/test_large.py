@@ -10,6 +10,7 @@ import pytest
 
 from spark_consumer.apply.driver import writer as small_writer
 from spark_consumer.errors import ContractError, TableError, TransientConsumerError
+from spark_consumer.formats.changes import WriteMode
 from spark_consumer.formats.commit_metadata import Commit, Version
 from spark_consumer.formats.delta import merge
 from spark_consumer.formats.delta.format import DeltaFormat
@@ -173,7 +174,7 @@ def test_an_append_is_made_on_top_of_the_version_that_was_read_or_not_at_all(
     before = log.snapshot()
     rows.write.format("delta").mode("append").save(path)
 
-    drafts = [log.draft(before, rows), log.draft(before, rows, empty=True, recreate=True)]
+    drafts = [log.draft(before, rows), log.draft(before, rows, WriteMode.REPLACE_TABLE)]
     for draft in drafts:
         with pytest.raises(TransientConsumerError, match="made by another writer meanwhile"):
             draft.commit(Commit(Position("j", 1, 1, None, "t", "id", {}), {}))

@@ -18,6 +18,7 @@ from pyspark.sql.types import IntegerType, StructField
 
 from spark_consumer.cli import main
 from spark_consumer.errors import TableError, TransientConsumerError
+from spark_consumer.formats.changes import WriteMode
 from spark_consumer.formats.commit_metadata import Commit, Version
 from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.formats.iceberg.format import IcebergFormat
@@ -58,7 +59,8 @@ def test_small_files_are_put_together_and_old_ones_stay_as_long_as_they_are_need
     for marker in (0, 1):
         position = Position("markers", marker, marker + 1, None, "topic", "id", {0: marker})
         rows = spark.range(marker * FILES, (marker + 1) * FILES).repartition(FILES)
-        table.write(rows, Commit(position, {}), table.find(), empty=marker == 0, recreate=False)
+        mode = WriteMode.APPEND if marker else WriteMode.REPLACE_TABLE
+        table.write(rows, Commit(position, {}), table.find(), mode)
     kept = TableState(table.version(), "topic")
     files = len(list(folder.glob("*.parquet")))
 
@@ -118,7 +120,7 @@ def test_the_version_of_the_newest_state_outlives_a_compaction_that_no_state_nam
     table = tables.table(session, "public.t")
     commit = Commit(Position("markers", 0, 1, None, "topic", "id", {0: 0}), {})
     rows = session.range(2 * FILES).repartition(FILES)
-    table.write(rows, commit, None, empty=True, recreate=True)
+    table.write(rows, commit, None, WriteMode.REPLACE_TABLE)
     state = TableState(table.version(), "topic")
 
     def tidy(state: TableState) -> dict[str, TableState]:
@@ -172,7 +174,8 @@ def test_large_files_keep_their_place_and_a_table_clustered_by_its_user_is_clust
         table = tables.table(session, f"public.{name}")
         for marker, rows in enumerate(batches):
             position = Position("markers", marker, marker + 1, None, name, "id", {0: marker})
-            table.write(rows, Commit(position, {}), table.find(), empty=not marker, recreate=False)
+            mode = WriteMode.APPEND if marker else WriteMode.REPLACE_TABLE
+            table.write(rows, Commit(position, {}), table.find(), mode)
         if name == "clustered":
             session.sql(f"ALTER TABLE delta.`{table.path}` CLUSTER BY (id)")
         states[f"public.{name}"] = TableState(table.version(), name)
@@ -197,7 +200,7 @@ def test_large_files_keep_their_place_and_a_table_clustered_by_its_user_is_clust
     assert detail is not None and detail.clusteringColumns == ["id"]
     after = tables.find("public.clustered")
     assert after is not None and after.version == table.version()
-    table.write(spark.range(1), after.commit, after, empty=False, recreate=False)
+    table.write(spark.range(1), after.commit, after, WriteMode.APPEND)
     assert sum(count for *_, count in files("clustered")) == large + 5
 
 
@@ -220,7 +223,8 @@ def test_longer_times_of_the_user_count_and_one_table_s_trouble_is_its_own(
         for marker in (0, 1):
             position = Position("markers", marker, marker + 1, None, name, "id", {0: marker})
             rows = spark.range(1).coalesce(1)
-            table.write(rows, Commit(position, {}), table.find(), empty=True, recreate=not marker)
+            mode = WriteMode.REPLACE_ROWS if marker else WriteMode.REPLACE_TABLE
+            table.write(rows, Commit(position, {}), table.find(), mode)
         if name == "long":
             session.sql(
                 f"ALTER TABLE delta.`{table.path}` SET TBLPROPERTIES"
@@ -270,7 +274,7 @@ def test_a_state_does_not_get_the_columns_of_a_change_that_was_not_written(
     tables = SubscriberTables(session, table_format, str(tmp_path), "s")
     table = tables.table(session, "public.t")
     commit = Commit(Position("markers", 0, 1, None, "topic", "id", {0: 0}), {})
-    table.write(session.range(2), commit, None, empty=True, recreate=True)
+    table.write(session.range(2), commit, None, WriteMode.REPLACE_TABLE)
     state = TableState(table.version(), "topic")
     table.alter(
         [Add(StructField("b", IntegerType(), True, {"comment": "integer"}), "7", exists=False)]
@@ -335,7 +339,8 @@ def test_files_are_put_together_on_top_of_the_last_commit_only(
         position = Position("markers", marker, marker + 1, None, "topic", "id", {0: marker})
         commits.append(Commit(position, {}, marker))
         rows = spark.range(FILES).repartition(FILES)
-        table.write(rows, commits[-1], table.find(), empty=not marker, recreate=False)
+        mode = WriteMode.APPEND if marker else WriteMode.REPLACE_TABLE
+        table.write(rows, commits[-1], table.find(), mode)
     found = table.find()
 
     with pytest.raises(TransientConsumerError, match="another writer"):

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from spark_consumer.apply.driver.writer import SMALL_TABLE_BYTES
 from spark_consumer.errors import TableError, TransientConsumerError
-from spark_consumer.formats.changes import KeyedChanges
+from spark_consumer.formats.changes import KeyedChanges, WriteMode
 from spark_consumer.formats.commit_metadata import Commit, Found
 from spark_consumer.formats.data_files import DataFile
 from spark_consumer.formats.delta import files as delta_files
@@ -109,7 +109,7 @@ def test_columns_that_somebody_has_altered_are_seen_before_rows_are_written(
     rows = opened.spark.createDataFrame([(3, 30)], StructType(remembered))
 
     with pytest.raises(TransientConsumerError, match="another writer"):
-        opened.stage(rows, left, empty=False, recreate=False)
+        opened.stage(rows, left, WriteMode.APPEND)
 
     assert [field.name for field in opened.fields()] == ["b", "id"]
     topic.change("c", 0xA0, 0, after={"id": 3, "b": 30})

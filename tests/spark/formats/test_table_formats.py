@@ -11,7 +11,7 @@ from py4j.java_gateway import GatewayClient  # type: ignore[import-untyped]
 from py4j.protocol import MEMORY_COMMAND_NAME  # type: ignore[import-untyped]
 
 from spark_consumer.errors import SettingsError, TransientConsumerError
-from spark_consumer.formats.changes import KeyedChanges, ValueChanges
+from spark_consumer.formats.changes import KeyedChanges, ValueChanges, WriteMode
 from spark_consumer.formats.choice import format_at
 from spark_consumer.formats.commit_metadata import NO_VERSION, Commit, Found
 from spark_consumer.formats.delta import check
@@ -45,14 +45,14 @@ def commit(serial: int) -> Commit:
 
 def append(spark: SparkSession, table: Table, value: int, serial: int, found: Found | None) -> None:
     rows = spark.range(value, value + 1)
-    table.write(rows, commit(serial), found, empty=False, recreate=False)
+    table.write(rows, commit(serial), found, WriteMode.APPEND)
 
 
 def overwrite(
     spark: SparkSession, table: Table, value: int, serial: int, found: Found | None
 ) -> None:
     rows = spark.range(value, value + 1)
-    table.write(rows, commit(serial), found, empty=True, recreate=False)
+    table.write(rows, commit(serial), found, WriteMode.REPLACE_ROWS)
 
 
 def upsert(spark: SparkSession, table: Table, value: int, serial: int, found: Found | None) -> None:
@@ -89,7 +89,7 @@ def test_of_two_writes_on_top_of_one_state_the_second_changes_nothing(
     session = spark.newSession()
     table = tables.table(session, str(tmp_path / "t"), "table t")
     assert (table.version(), table.find()) == (NO_VERSION, None)
-    table.write(session.range(1), commit(0), None, empty=True, recreate=True)
+    table.write(session.range(1), commit(0), None, WriteMode.REPLACE_TABLE)
     expected, versions = {0}, [table.version()]
 
     for serial, write in enumerate((append, upsert, exchange, overwrite), 1):

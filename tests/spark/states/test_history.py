@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from spark_consumer.formats.changes import WriteMode
 from spark_consumer.formats.commit_metadata import Commit, Version
 from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.formats.delta.internals import PrivateLog
@@ -64,7 +65,8 @@ class History:
         position = Position("markers", marker, marker, None, "topic", "id", {0: marker})
         there = set(self.path.glob("*.parquet"))
         rows = self.spark.range(marker, marker + 1).coalesce(1)
-        table.write(rows, Commit(position, {}), table.find(), empty=True, recreate=marker == 1)
+        mode = WriteMode.REPLACE_TABLE if marker == 1 else WriteMode.REPLACE_ROWS
+        table.write(rows, Commit(position, {}), table.find(), mode)
         self.date(table.version(), hours_ago, set(self.path.glob("*.parquet")) - there)
         self.store(marker, table.version())
 

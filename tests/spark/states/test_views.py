@@ -17,6 +17,7 @@ import pytest
 
 from schemas.settings.consumer import ViewEngine
 from schemas.topic_names import topic_part
+from spark_consumer.formats.changes import WriteMode
 from spark_consumer.formats.commit_metadata import Commit
 from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.formats.iceberg.format import IcebergFormat
@@ -80,8 +81,8 @@ class Bank:
             table = self._format.table(self._session, path, name)
             position = Position("markers", lsn, lsn, None, name, "id", {0: lsn})
             rows = self._session.sql(f"SELECT {self._balances[number]} AS balance")
-            first = name not in versions
-            table.write(rows, Commit(position, {}), table.find(), empty=True, recreate=first)
+            mode = WriteMode.REPLACE_ROWS if name in versions else WriteMode.REPLACE_TABLE
+            table.write(rows, Commit(position, {}), table.find(), mode)
             versions[name] = TableState(table.version(), name)
         after = replace(
             self._state,
@@ -151,7 +152,7 @@ def test_a_table_that_an_engine_cannot_show_costs_no_other_one_its_view(
     for name in ("whole", "held", "alike", "Alike"):
         table = tables.table(spark, str(tmp_path / "s" / "public" / name), name)
         position = Position("m", 1, 1, None, name, "id", {0: 1})
-        table.write(spark.range(1), Commit(position, {}), None, empty=True, recreate=True)
+        table.write(spark.range(1), Commit(position, {}), None, WriteMode.REPLACE_TABLE)
     version = table.version()
     names = ("whole", "held", "lost", "alike", "Alike")
     manifest = Manifest(

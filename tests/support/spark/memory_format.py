@@ -17,6 +17,7 @@ from spark_consumer.formats.changes import (
     NEEDS_ROW,
     KeyedChanges,
     ValueChanges,
+    WriteMode,
     assigned,
     same_key,
     same_value,
@@ -155,15 +156,11 @@ class MemoryTable:
     def greatest(self, names: Sequence[str]) -> Mapping[str, int]:
         return {}
 
-    def write(
-        self, rows: DataFrame, commit: Commit, found: Found | None, *, empty: bool, recreate: bool
-    ) -> None:
-        self.stage(rows, found, empty=empty, recreate=recreate).commit(commit)
+    def write(self, rows: DataFrame, commit: Commit, found: Found | None, mode: WriteMode) -> None:
+        self.stage(rows, found, mode).commit(commit)
 
-    def stage(
-        self, rows: DataFrame, found: Found | None, *, empty: bool, recreate: bool
-    ) -> MemoryDraft:
-        return MemoryDraft(self, rows, found, empty=empty)
+    def stage(self, rows: DataFrame, found: Found | None, mode: WriteMode) -> MemoryDraft:
+        return MemoryDraft(self, rows, found, mode)
 
     def upsert(self, changes: KeyedChanges, commit: Commit, found: Found | None) -> int:
         row = F.struct(*(F.col(quoted(c.name)) for c in changes.columns)).alias("t")
@@ -223,7 +220,8 @@ class MemoryTable:
 
     def _replace(self, rows: DataFrame, commit: Commit, found: Found | None) -> None:
         """Let the table hold `rows`, which have its columns, in one commit."""
-        MemoryDraft(self, rows, found, empty=True, schema=self._states[-1].schema).commit(commit)
+        draft = MemoryDraft(self, rows, found, WriteMode.REPLACE_ROWS, self._states[-1].schema)
+        draft.commit(commit)
 
     def append(self, rows: Any, schema: Any, commit: Commit, found: Found | None) -> Version:
         """Add a state, on top of the one that was found."""
@@ -243,8 +241,7 @@ class MemoryDraft:
         table: MemoryTable,
         rows: DataFrame,
         found: Found | None,
-        *,
-        empty: bool,
+        mode: WriteMode,
         schema: Any = None,
     ) -> None:
         self._table = table
@@ -253,7 +250,7 @@ class MemoryDraft:
         # A range has numbers, not rows, for Java.
         self._brought: Any = rows._jdf.toDF().collectAsList()
         self._rows = self._brought
-        if not empty:
+        if not mode.empties:
             before = table.rows()
             self._schema = before._jdf.schema()
             jvm: Any = table.spark._jvm
