@@ -13,7 +13,6 @@ from threading import Event
 import pytest
 
 from devkit.embedded.postgres import EmbeddedPostgres
-from tests.support.backends.majors import alternating
 from tests.support.backends.servers import Database, DatabaseFactory
 from tests.support.gateway.native import NativeSubscription
 from tests.support.gateway.scene import (
@@ -25,6 +24,7 @@ from tests.support.gateway.scene import (
     value_of,
     wait_for_copy_marker,
 )
+from tests.support.run.majors import alternating
 from tests.support.workloads.copy import ALL, PUBLICATIONS, SOME, CopyLoad
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow]

@@ -21,7 +21,6 @@ from tests.integration.daemon.test_gateway_inner_trees import (
     is_as_the_source,
     is_settled,
 )
-from tests.support.backends.majors import alternating
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import (
     Connection,
@@ -30,6 +29,7 @@ from tests.support.gateway.scene import (
     current_lsn,
     value_of,
 )
+from tests.support.run.majors import alternating
 from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]

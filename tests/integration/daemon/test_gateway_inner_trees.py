@@ -8,7 +8,6 @@ from threading import Event
 import pytest
 
 from gateway.source.provisioning.event_trigger import INSTALL
-from tests.support.backends.majors import alternating
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import (
     Scene,
@@ -18,6 +17,7 @@ from tests.support.gateway.scene import (
     value_of,
 )
 from tests.support.models.cuts import cuts
+from tests.support.run.majors import alternating
 from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]

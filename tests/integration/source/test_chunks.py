@@ -22,8 +22,8 @@ from gateway.source.copy.chunk_reader import (
 )
 from gateway.source.copy.errors import TableLocked
 from gateway.source.copy.key_columns import KnownTypes, key_columns
-from tests.support.backends.majors import alternating
 from tests.support.backends.servers import Database
+from tests.support.run.majors import alternating
 
 pytestmark = pytest.mark.postgres
 majors = alternating(__name__, 16, 18)

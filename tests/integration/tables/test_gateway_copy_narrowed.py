@@ -7,7 +7,6 @@ from threading import Event
 
 import pytest
 
-from tests.support.backends.majors import alternating
 from tests.support.backends.servers import Database, DatabaseFactory
 from tests.support.gateway.native import NativeSubscription
 from tests.support.gateway.scene import (
@@ -17,6 +16,7 @@ from tests.support.gateway.scene import (
     current_lsn,
     running,
 )
+from tests.support.run.majors import alternating
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.backends.majors import alternating
 from tests.support.backends.servers import Database
 from tests.support.gateway.process import Read
 from tests.support.gateway.scene import (
@@ -18,6 +17,7 @@ from tests.support.gateway.scene import (
     current_lsn,
     value_of,
 )
+from tests.support.run.majors import alternating
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

@@ -7,7 +7,6 @@ from functools import partial
 
 import pytest
 
-from tests.support.backends.majors import alternating
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import (
     Scene,
@@ -15,6 +14,7 @@ from tests.support.gateway.scene import (
     current_lsn,
     wait_until_slot_is_free,
 )
+from tests.support.run.majors import alternating
 from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]

@@ -18,9 +18,9 @@ from gateway.source.catalog.tables import read_tables
 from gateway.source.copy.chunk_reader import ChunkReader, ChunkSource
 from gateway.subselects.moves.reads import MoveChunk, MoveRequest
 from gateway.subselects.views import TableViews
-from tests.support.backends.majors import alternating
 from tests.support.backends.servers import Connection, Database
 from tests.support.gateway.scene import TIMEOUT_S, current_lsn, value_of
+from tests.support.run.majors import alternating
 from tests.support.run.waiting import wait_until
 
 pytestmark = pytest.mark.postgres

@@ -9,10 +9,10 @@ import pytest
 
 from tests.oracle.ddl.test_changing_publications import published_to, started
 from tests.oracle.ddl.test_leaving_tables import lagging
-from tests.support.backends.majors import EVALUATED_ON
 from tests.support.backends.servers import Database, DatabaseFactory
 from tests.support.gateway.native import NativeSubscription
 from tests.support.gateway.scene import Connection, Scene, current_lsn
+from tests.support.run.majors import EVALUATED_ON
 from tests.support.run.waiting import wait_until
 
 pytestmark = [

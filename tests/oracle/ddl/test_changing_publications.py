@@ -8,7 +8,6 @@ import pytest
 from psycopg import sql
 
 from gateway.core.lsn import parse_lsn
-from tests.support.backends.majors import EVALUATED_ON
 from tests.support.backends.servers import Database, DatabaseFactory
 from tests.support.gateway.native import NativeSubscription
 from tests.support.gateway.process import GatewayProcess
@@ -19,6 +18,7 @@ from tests.support.gateway.scene import (
     wait_for_copy_marker,
     wait_for_reload,
 )
+from tests.support.run.majors import EVALUATED_ON
 from tests.support.run.waiting import wait_until
 
 pytestmark = [

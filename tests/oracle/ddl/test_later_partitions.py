@@ -18,10 +18,10 @@ from tests.oracle.ddl.test_changing_publications import (
     started,
 )
 from tests.oracle.ddl.test_detached_partitions import each, subscriber
-from tests.support.backends.majors import EVALUATED_ON
 from tests.support.backends.servers import Database, DatabaseFactory
 from tests.support.gateway.native import NativeSubscription
 from tests.support.gateway.scene import Scene, current_lsn
+from tests.support.run.majors import EVALUATED_ON
 from tests.support.run.waiting import wait_until
 
 pytestmark = [

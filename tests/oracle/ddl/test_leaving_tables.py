@@ -9,7 +9,6 @@ from signal import SIGCONT, SIGSTOP
 import pytest
 
 from tests.oracle.ddl.test_changing_publications import copied, finish, published_to, started
-from tests.support.backends.majors import EVALUATED_ON
 from tests.support.backends.proxy import Proxy
 from tests.support.backends.servers import Database, DatabaseFactory
 from tests.support.gateway.native import NativeSubscription
@@ -20,6 +19,7 @@ from tests.support.gateway.scene import (
     wait_for_copy_marker,
     wait_for_reload,
 )
+from tests.support.run.majors import EVALUATED_ON
 
 pytestmark = [
     pytest.mark.postgres,

@@ -13,12 +13,12 @@ import pytest
 
 from gateway.source.provisioning.event_trigger import INSTALL
 from tests.oracle.ddl.test_changing_publications import published_to
-from tests.support.backends.majors import EVALUATED_ON
 from tests.support.backends.servers import Database, DatabaseFactory
 from tests.support.gateway.native import NativeSubscription
 from tests.support.gateway.process import GatewayProcess
 from tests.support.gateway.scene import Scene, current_lsn
 from tests.support.models.rebuild import Rebuilt
+from tests.support.run.majors import EVALUATED_ON
 from tests.support.run.waiting import wait_until
 from tests.support.workloads.ddl import TABLES, Alterations, Workload, ddl_of, is_quiet, toggle
 

@@ -8,11 +8,11 @@ from gateway.source.provisioning.event_trigger import INSTALL
 from tests.oracle.ddl.test_changing_publications import finish, published_to, started
 from tests.oracle.ddl.test_leaving_tables import DEFINED, QUICK, MakeScene, lagging
 from tests.oracle.ddl.test_moving_partitions import TREES
-from tests.support.backends.majors import EVALUATED_ON
 from tests.support.backends.servers import Database, DatabaseFactory
 from tests.support.gateway.native import NativeSubscription
 from tests.support.gateway.scene import Connection, current_lsn
 from tests.support.models.rebuild import Rebuilt
+from tests.support.run.majors import EVALUATED_ON
 
 pytestmark = [
     pytest.mark.postgres,

@@ -9,9 +9,9 @@ import pytest
 from gateway.source.provisioning.event_trigger import INSTALL
 from tests.oracle.ddl.test_changing_publications import published_to, started
 from tests.oracle.ddl.test_leaving_tables import DEFINED, MakeScene, lagging
-from tests.support.backends.majors import EVALUATED_ON
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import Scene, current_lsn
+from tests.support.run.majors import EVALUATED_ON
 from tests.support.run.waiting import wait_until
 
 pytestmark = [

@@ -8,9 +8,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.support.backends.majors import alternating
 from tests.support.backends.servers import Connection, Database, DatabaseFactory
 from tests.support.gateway.native_scene import NativeScene, Subscriber
+from tests.support.run.majors import alternating
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

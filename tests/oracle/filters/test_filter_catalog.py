@@ -19,12 +19,12 @@ import pytest
 
 from gateway.rowfilter.operators import OPERATIONS
 from gateway.source.filters.evaluator import ServerEvaluator
-from tests.support.backends.majors import alternating
 from tests.support.backends.servers import Database
 from tests.support.filters.calls import Call, call, plain_argument
 from tests.support.filters.judge import Judge
 from tests.support.filters.server import Table, create_table, every_type
 from tests.support.filters.signatures import Signature, read_signatures
+from tests.support.run.majors import alternating
 
 pytestmark = pytest.mark.postgres
 

@@ -7,12 +7,12 @@ from contextlib import closing
 import pytest
 
 from gateway.source.filters.evaluator import ServerEvaluator
-from tests.support.backends.majors import EVALUATED_ON
 from tests.support.backends.servers import Connection, Database
 from tests.support.filters.folding import ORDER_OF_EVALUATION
 from tests.support.filters.forms import ARRAYS, COLUMNS, CONDITIONALS, ROWS
 from tests.support.filters.judge import Judge
 from tests.support.filters.server import Table, prepare, read_table
+from tests.support.run.majors import EVALUATED_ON
 
 pytestmark = pytest.mark.postgres
 

@@ -19,7 +19,6 @@ from gateway.source.provisioning.own_publications import (
     ensure_publications,
     extend_publications,
 )
-from tests.support.backends.majors import EVALUATED_ON, alternating
 from tests.support.backends.servers import Database, DatabaseFactory
 from tests.support.gateway.native import NativeSubscription
 from tests.support.gateway.scene import (
@@ -30,6 +29,7 @@ from tests.support.gateway.scene import (
     running,
     value_of,
 )
+from tests.support.run.majors import EVALUATED_ON, alternating
 from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]

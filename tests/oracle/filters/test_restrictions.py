@@ -17,7 +17,6 @@ from gateway.core.errors import AccessError, DefinitionError, FilterError, Gatew
 from gateway.definitions.combine import find_problems
 from gateway.definitions.sql.parser import parse_definitions
 from gateway.source.catalog.catalog import read_catalog
-from tests.support.backends.majors import EVALUATED_ON
 from tests.support.backends.servers import Connection, Database, DatabaseFactory, Servers
 from tests.support.filters.restricted import (
     ACCEPTED,
@@ -26,6 +25,7 @@ from tests.support.filters.restricted import (
     SYSTEM_COLUMNS,
     USER_DEFINED,
 )
+from tests.support.run.majors import EVALUATED_ON
 
 pytestmark = pytest.mark.postgres
 

@@ -12,11 +12,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.support.backends.majors import alternating
 from tests.support.backends.servers import Connection, Database, DatabaseFactory
 from tests.support.gateway.native_scene import NativeScene, Subscriber
 from tests.support.gateway.process import Read
 from tests.support.gateway.scene import Scene, assert_exactly_once, current_lsn, value_of
+from tests.support.run.majors import alternating
 from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]

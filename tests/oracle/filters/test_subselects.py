@@ -18,9 +18,9 @@ from gateway.subselects.formula import Plain
 from gateway.subselects.moves.conditions import slice_condition
 from gateway.subselects.text.normalise import has_subselect
 from gateway.subselects.text.render import sql_of
-from tests.support.backends.majors import alternating
 from tests.support.backends.servers import Connection, Database
 from tests.support.models.subselects import TABLES, Recounted, Row, value_of, written
+from tests.support.run.majors import alternating
 from tests.support.run.seeds import SEED
 
 pytestmark = pytest.mark.postgres

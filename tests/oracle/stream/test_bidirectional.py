@@ -9,9 +9,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from tests.support.backends.majors import alternating
 from tests.support.backends.servers import Database, DatabaseFactory
 from tests.support.gateway.process import GatewayProject, Read, TopicReader
+from tests.support.run.majors import alternating
 from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]

@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from schemas.settings.tables import TYPE_CHOICES
-from tests.support.backends.majors import alternating
 from tests.support.backends.servers import Database
 from tests.support.gateway.process import GatewayProject, Read, TopicReader
+from tests.support.run.majors import alternating
 from tests.support.workloads.dml import FIRST, PUBLICATIONS, TABLES, Workload
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.backends.majors import alternating
 from tests.support.backends.servers import Database, DatabaseFactory
 from tests.support.gateway.native import NativeSubscription
 from tests.support.gateway.process import GatewayProject, TopicReader
 from tests.support.models.rebuild import Rebuilt
+from tests.support.run.majors import alternating
 from tests.support.workloads.dml import FIRST, PUBLICATIONS, SECOND, TABLES, Workload
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]

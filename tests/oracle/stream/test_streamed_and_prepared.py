@@ -10,11 +10,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.support.backends.majors import alternating
 from tests.support.backends.servers import Database, DatabaseFactory
 from tests.support.gateway.native import NativeSubscription
 from tests.support.gateway.scene import Scene, assert_exactly_once, current_lsn
 from tests.support.models.rebuild import Rebuilt
+from tests.support.run.majors import alternating
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

@@ -15,8 +15,8 @@ from gateway.pgoutput.frames import XLOGDATA_HEADER
 from gateway.pgoutput.messages import Insert, Message, Relation
 from gateway.source.stream.connection import ReplicationConnection
 from gateway.transactions import Assembler, Event, Transaction
-from tests.support.backends.majors import alternating
 from tests.support.backends.servers import Connection, Database
+from tests.support.run.majors import alternating
 
 pytestmark = [
     pytest.mark.postgres,

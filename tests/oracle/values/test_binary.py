@@ -15,8 +15,8 @@ from gateway.core.errors import SchemaError
 from gateway.pgtypes.binary import compile_to_text
 from gateway.source.catalog.types import TypeReader
 from gateway.source.session.connection import connect
-from tests.support.backends.majors import alternating
 from tests.support.backends.servers import PostgresServer
+from tests.support.run.majors import alternating
 from tests.support.run.seeds import setseed
 
 pytestmark = [
