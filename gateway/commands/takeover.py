@@ -19,7 +19,8 @@ from gateway.core.watermark import CopyRequest
 from gateway.runtime.planning.ownership import topics_of, writer_of
 from gateway.runtime.planning.plan import read_definitions
 from gateway.runtime.planning.setup import slot_identity
-from gateway.sink.own_topics.owners import Owner, read_owners, take_over
+from gateway.sink.own_topics.claims import take_over
+from gateway.sink.own_topics.owners import Owner, read_owners
 from gateway.sink.own_topics.progress import read_progress
 from gateway.sink.own_topics.requests import forget_offsets, send_request
 from gateway.sink.registry.registry import Registry

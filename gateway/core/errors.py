@@ -118,6 +118,20 @@ class LostRecordsError(TransientError):
         self.topics = frozenset(topics)
 
 
+class HiddenMarkersError(TransientError):
+    """The last markers of subscriptions cannot be read now; the next attempt knows of which.
+
+    Attributes:
+        subscriptions: Names of the subscriptions.
+    """
+
+    def __init__(
+        self, message: str, *, subscriptions: Collection[str], hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.subscriptions = frozenset(subscriptions)
+
+
 class TopicAlteredError(TransientError):
     """Kafka refuses records of a topic that took them before; the next attempt looks at it."""
 

@@ -14,7 +14,13 @@ from collections.abc import Callable
 from typing import Final
 
 from gateway.config import Settings
-from gateway.core.errors import AccessError, GatewayError, LostRecordsError, TransientError
+from gateway.core.errors import (
+    AccessError,
+    GatewayError,
+    HiddenMarkersError,
+    LostRecordsError,
+    TransientError,
+)
 from gateway.core.lsn import Lsn
 from gateway.core.shortage import shortage
 from gateway.observe import Counters, OnBatch, event
@@ -126,6 +132,8 @@ class Daemon:
                 self._carried.ask_server |= isinstance(error, UnexpectedFilterError)
                 if isinstance(error, LostRecordsError):
                     self._carried.lost |= error.topics
+                if isinstance(error, HiddenMarkersError):
+                    self._carried.hidden = error.subscriptions
                 self.counters.count_error(error)
                 pause_s = retries.after(
                     error,

@@ -130,7 +130,14 @@ class Attempt:
         )
         registry = Registry(settings.registry, on_wait=self._check_interrupted)
         stack.callback(registry.close)
-        setup = set_up(settings, connection, registry, carried.definitions, carried.faults)
+        setup = set_up(
+            settings,
+            connection,
+            registry,
+            carried.definitions,
+            carried.faults,
+            hidden=carried.pop_hidden(),
+        )
         carried.warned |= warn_of_risks(setup.risks, carried.warned)
         evaluator = process.evaluator(self._check_interrupted)
         stack.callback(evaluator.close)

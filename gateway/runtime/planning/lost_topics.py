@@ -98,7 +98,9 @@ def hold_lost(
         if not lost.faults:
             return kept, setup, lost.topics
         held |= lost.faults
-        setup = set_up(settings, connection, outside.registry, setup.definitions, held)
+        setup = set_up(
+            settings, connection, outside.registry, setup.definitions, held, hidden=setup.hidden
+        )
 
 
 def find_lost(

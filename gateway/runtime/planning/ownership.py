@@ -26,7 +26,8 @@ from gateway.core.records import Writer
 from gateway.core.watermark import CopyState, Watermark, restarted
 from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.delivery.committed_state import CommittedState
-from gateway.sink.own_topics.owners import Owner, claim, read_owners, refuse_foreign
+from gateway.sink.own_topics.claims import claim
+from gateway.sink.own_topics.owners import Owner, read_owners, refuse_foreign
 from gateway.sink.own_topics.progress import read_progress
 from gateway.sink.own_topics.requests import forget_offsets
 from gateway.sink.registry.registry import Registry
@@ -92,7 +93,7 @@ def claim_topics(
 
     Returns:
         The subscriptions taken from another gateway whose tables are not pending yet: see
-        `gateway.sink.own_topics.owners.claim`.
+        `gateway.sink.own_topics.claims.claim`.
 
     Raises:
         ForeignTopics: another gateway's; perhaps it was quicker.

@@ -19,6 +19,7 @@ from gateway.core.background import OnWait, keep_waiting
 from gateway.core.descriptors import wait_readable
 from gateway.core.errors import DefinitionError, FatalError, TransientError
 from gateway.core.lsn import ZERO_LSN
+from gateway.core.names import transaction_topic
 from gateway.core.records import Batch
 from gateway.core.watermark import CopyState, Watermark
 from gateway.definitions.model import Definitions, Fault, Plan, TableId
@@ -35,6 +36,7 @@ from gateway.runtime.planning.topics import TOPICS_TIMEOUT_S, Topics, ensure_all
 from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.delivery.committed_state import CommittedState
 from gateway.sink.delivery.sink import TransactionalSink
+from gateway.sink.own_topics.claims import OPEN_TRANSACTION
 from gateway.sink.own_topics.progress import KafkaProgress, read_progress
 from gateway.sink.registry.registry import Registry
 from gateway.sink.topics.durability import Risk
@@ -81,6 +83,7 @@ class Setup:
         schemas: Fingerprint of all tables' schemas, which the registry has or had; empty if it
             refuses one.
         progress: Watermark of the slot in Kafka, if it was read on the way: for a first look.
+        hidden: Subscriptions that are held because their markers cannot be read now.
     """
 
     facts: ServerFacts
@@ -96,6 +99,7 @@ class Setup:
     topic_ids: Mapping[str, str]
     schemas: str = ""
     progress: CommittedState | None = None
+    hidden: frozenset[str] = frozenset()
 
 
 def set_up(
@@ -104,6 +108,8 @@ def set_up(
     registry: Registry,
     definitions: Definitions | None = None,
     faults: Mapping[TableId, Fault] = MappingProxyType({}),
+    *,
+    hidden: frozenset[str] = frozenset(),
 ) -> Setup:
     """Read the definitions, make the plan, create or check the topics, and register the schemas.
 
@@ -114,6 +120,7 @@ def set_up(
         definitions: Definitions in force, of a gateway that has streamed; None for those of the
             file. Changed ones are left to `gateway.runtime.reload.reloader`, which may refuse them.
         faults: Faults of tables that are to be held.
+        hidden: As in `register`.
 
     Raises:
         ForeignTopics: those of a subscription are another gateway's; nothing was created.
@@ -150,7 +157,7 @@ def set_up(
             progress = _read_progress(settings, facts)
             known = _known_schemas(plan, watermark, progress)
         topics, routing, schemas, more = register(
-            settings, connection, plan, facts, registry, known=known
+            settings, connection, plan, facts, registry, known=known, hidden=hidden
         )
         if not more:
             break
@@ -173,6 +180,7 @@ def set_up(
         topics.ids,
         schemas,
         progress,
+        hidden,
     )
 
 
@@ -205,10 +213,13 @@ def register(
     registry: Registry,
     *,
     known: str = "",
+    hidden: Collection[str] = (),
 ) -> tuple[Topics, RoutingSettings, str, dict[TableId, Fault]]:
     """Create or check the topics, register the schemas and compile the filters of a plan.
 
     `known`: fingerprint of schemas that were all registered before, and are not waited for.
+    `hidden`: subscriptions whose markers could not be read in time; they are held, unless that
+    would leave none, or tables are not held at all.
 
     Returns:
         The limits of the topics, the settings of routing, the fingerprint of the schemas, and the
@@ -224,12 +235,16 @@ def register(
     subscriptions = [subscription.name for subscription in plan.subscriptions]
     holds = settings.definitions.on_table_error == "hold"
     failed_reads: dict[str, FatalError] = {}
+    left = subscriptions
+    if holds and not set(subscriptions) <= set(hidden):
+        left = [name for name in subscriptions if name not in hidden]
+        failed_reads |= {transaction_topic(n): _hidden(n) for n in subscriptions if n in hidden}
     refuse_foreign_topics(
         settings,
         connection,
         facts,
         registry,
-        subscriptions,
+        left,
         refused=failed_reads if holds else None,
     )
     topics = ensure_all_topics(
@@ -247,6 +262,14 @@ def register(
     )
     faults = {table_id: Fault(why, cause="schema") for table_id, why in refused.items()}
     return topics, routing, routes.schemas, faults
+
+
+def _hidden(subscription: str) -> FatalError:
+    topic = transaction_topic(subscription)
+    return FatalError(
+        f"the last markers in {topic} cannot be read: an open Kafka transaction is before them",
+        hint=OPEN_TRANSACTION,
+    )
 
 
 def _holdable(settings: Settings, plan: Plan) -> frozenset[TableId]:

@@ -29,7 +29,7 @@ from psycopg import sql
 
 from gateway.config import Settings
 from gateway.copy import Snapshot
-from gateway.core.errors import FatalError, GatewayError, TransientError
+from gateway.core.errors import FatalError, GatewayError, HiddenMarkersError, TransientError
 from gateway.core.lsn import Lsn
 from gateway.core.watermark import CopyRequest, CopyState, Watermark
 from gateway.definitions.changes import copy_states
@@ -305,6 +305,7 @@ class Reloader:
             for table in self._plan.held
             if table.subscription in muted_now and table.reason == muted.get(table.subscription)
         }
+        hidden: frozenset[str] = frozenset()
         while True:
             plan = read_plan(settings, connection, definitions, self._current(), faults=refused)
             settings = with_topics(settings, plan, self._watermark.copies, self._setup.names)
@@ -315,11 +316,19 @@ class Reloader:
                 return None
             # Everything that can be refused is refused here.
             with Registry(settings.registry, on_wait=self._go_on) as registry:
-                _, routing, _, more = register(settings, connection, plan, facts, registry)
+                _, routing, _, more = register(
+                    settings, connection, plan, facts, registry, hidden=hidden
+                )
                 if not more and (
                     added := added_subscriptions(self._plan, plan) - routing.muted.keys()
                 ):
-                    taken = claim_topics(settings, connection, facts, registry, added)
+                    try:
+                        taken = claim_topics(settings, connection, facts, registry, added)
+                    except HiddenMarkersError as error:
+                        if error.subscriptions <= hidden:
+                            raise
+                        hidden |= error.subscriptions
+                        continue  # without them
                     if taken:
                         topic, identity = settings.topics.progress, slot_identity(facts, settings)
                         committed = read_progress(settings.kafka, topic, identity, settled=False)

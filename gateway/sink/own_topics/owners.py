@@ -1,20 +1,10 @@
-"""Ownership of subscriptions' topics, by their markers: reading, claiming, taking over.
+"""Ownership of subscriptions' topics, as their markers say.
 
 A marker names its writer. The writer of the last one owns the topics of the subscription, and no
-other gateway writes there. A gateway that finds no marker writes a CLAIM first and reads it back:
-if two start at the same instant, the one whose CLAIM comes first wins, because a CLAIM is valid
-only if the topics had no owner, or were owned by its writer or by the one that it names in
-`taken_from`. The other CLAIM stays where it is and has no effect.
-
-Claims are produced outside of Kafka transactions, because the start of a transactional producer
-would fence another gateway of the slot.
-
-A CLAIM that takes topics from another gateway is also the order to copy their tables. It stands
-until its writer's next marker, which is in one Kafka transaction with the states in which the
-tables are to be copied (`gateway.runtime.planning.ownership`): wherever a gateway dies between the
-two, the next start finds the CLAIM without a successor, and does the same. The previous owner is
-fenced before the CLAIM, since its open Kafka transaction would hide it, and once more when the
-CLAIM can be read: whoever starts after that sees it, and whoever started before cannot write.
+other gateway writes there. A gateway that finds no marker writes a CLAIM first and reads it back
+(`gateway.sink.own_topics.claims`): if two start at the same instant, the one whose CLAIM comes
+first wins, because a CLAIM is valid only if the topics had no owner, or were owned by its writer or
+by the one that it names in `taken_from`. The other CLAIM stays where it is and has no effect.
 """
 
 from __future__ import annotations
@@ -28,22 +18,19 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-import schemas
-from gateway.core.errors import FatalError, ProtocolError, TransientError
-from gateway.core.failpoints import fail_point
+from gateway.core.errors import (
+    FatalError,
+    HiddenMarkersError,
+    ProtocolError,
+    TransientError,
+)
 from gateway.core.lsn import ZERO_LSN, Lsn
 from gateway.core.names import transaction_topic
-from gateway.core.records import Record, Writer
-from gateway.envelope.envelope import wire_prefix
-from gateway.envelope.headers import HeaderMaker
-from gateway.envelope.markers import encode_claim, encode_writer
+from gateway.core.records import Writer
 from gateway.observe import event
 from gateway.sink.clients.client_errors import ErrorCallback
 from gateway.sink.clients.failures import classify_kafka_error
-from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.clients.properties import connect_first, consumer_properties, make_client
-from gateway.sink.delivery.producer import TransactionalProducer
-from gateway.sink.own_topics.requests import send
 from gateway.sink.reading.decoding import RegisteredSchemas
 from gateway.sink.registry.registry import Registry
 from gateway.sink.topics.log_bounds import LogBounds, read_bounds
@@ -53,15 +40,15 @@ __all__ = [
     "ForeignTopics",
     "NamedOwners",
     "Owner",
-    "claim",
     "owner_of",
     "read_owners",
     "refuse_foreign",
-    "take_over",
 ]
 
 _LOG: Final = logging.getLogger(__name__)
 _TIMEOUT_S: Final = 30.0
+_TOPIC_S: Final = 0.2
+"""Seconds by which each topic adds to the timeout."""
 _POLL_S: Final = 0.2
 _FIRST_LOOK: Final = 64
 """Number of offsets before the end that are read first; control records have offsets, too."""
@@ -149,12 +136,13 @@ def read_owners(
         kafka: librdkafka properties of the user.
         registry: Registry with the schemas of markers.
         subscriptions: Names of the subscriptions.
-        timeout_s: Seconds without an answer after which to give up. Each topic that has been read
-            counts as one; records of a topic do not, since somebody may write without an end.
+        timeout_s: Seconds, and a fifth of one for each topic, after which to give up: whoever may
+            write to many topics could keep each of them from ending.
         refused: Receives the errors of marker topics that may not be described or read, by name,
             instead of raising them.
 
     Raises:
+        HiddenMarkersError: the markers of some cannot be read in time, those of others can.
         TransientError: Kafka or the registry does not answer in time.
         FatalError: one of them refuses access.
     """
@@ -175,10 +163,14 @@ def read_owners(
         places = [(topic, 0) for topic in existing]
         bounds = read_bounds(kafka, places, committed=True, timeout_s=timeout_s)
         left, look = list(existing), _FIRST_LOOK
+        deadline = time.monotonic() + timeout_s + _TOPIC_S * len(left)
         connect_first(consumer, left[0])
         while left:
             within = {topic: bounds[topic, 0] for topic in left}
-            tails, whole, denied = _read_tails(consumer, within, look, registered, timeout_s)
+            tails, whole, denied, late = _read_tails(consumer, within, look, registered, deadline)
+            if late:
+                names = [topics[topic] for topic in late]
+                raise _too_late(names, whether_all=len(names) == len(existing))
             if denied and refused is None:
                 raise next(iter(denied.values()))
             for topic, error in denied.items():
@@ -211,12 +203,12 @@ def _read_tails(
     topics: Mapping[str, LogBounds],
     look: int,
     registered: Mapping[str, RegisteredSchemas],
-    timeout_s: float,
-) -> tuple[dict[str, list[NamedOwners | None]], set[str], dict[str, FatalError]]:
+    deadline: float,
+) -> tuple[dict[str, list[NamedOwners | None]], set[str], dict[str, FatalError], set[str]]:
     """Return the markers in the last `look` offsets of each topic.
 
-    The other results are the topics that were read as a whole, and the errors of those that may not
-    be read.
+    The other results are the topics that were read as a whole, the errors of those that may not be
+    read, and those that were not read to their end by the deadline.
     """
     whole: set[str] = set()
     places = []
@@ -229,19 +221,21 @@ def _read_tails(
     tails: dict[str, list[NamedOwners | None]] = {topic: [] for topic in topics}
     left, unreadable = set(topics), Counter[str]()
     denied: dict[str, FatalError] = {}
-    deadline, waiting = time.monotonic() + timeout_s, len(left)
-    while left:
-        if len(left) < waiting:
-            deadline, waiting = time.monotonic() + timeout_s, len(left)
-        message = consumer.poll(min(_POLL_S, _rest(deadline)))
+    while left and (rest := deadline - time.monotonic()) > 0:
+        message = consumer.poll(min(_POLL_S, rest))
         if message is None:
             continue
         topic, error = message.topic() or "", message.error()
+        if topic not in left and (error is None or error.code() == KafkaError._PARTITION_EOF):
+            continue
         if error is None:
             level = logging.WARNING if unreadable[topic] < _MOST_NAMED else logging.DEBUG
             marker = _named_owners(message, registered[topic], level)
             unreadable[topic] += marker is None
             tails[topic].append(marker)
+            # Somebody may write without an end.
+            if (message.offset() or 0) >= topics[topic].end - 1:
+                left.discard(topic)
         elif error.code() == KafkaError._PARTITION_EOF:
             left.discard(topic)
         elif error.code() != KafkaError._ALL_BROKERS_DOWN:
@@ -251,14 +245,16 @@ def _read_tails(
                 raise failure
             denied[topic] = failure
             left.discard(topic)
-    return tails, whole, denied
+    return tails, whole, denied, left
 
 
-def _rest(deadline: float) -> float:
-    rest = deadline - time.monotonic()
-    if rest <= 0:
-        raise TransientError("reading the last markers: no answer in time")
-    return rest
+def _too_late(names: list[str], *, whether_all: bool) -> TransientError:
+    if whether_all:  # it is not about them
+        return TransientError("reading the last markers: no answer in time")
+    listed = ", ".join(transaction_topic(name) for name in sorted(names))
+    return HiddenMarkersError(
+        f"reading the last markers: no end of {listed} in time", subscriptions=names
+    )
 
 
 def _named_owners(
@@ -288,55 +284,6 @@ def _named_owners(
 
 def _writer(datum: Mapping[str, Any] | None) -> Writer | None:
     return None if datum is None else Writer(**datum)
-
-
-def claim(
-    kafka: Mapping[str, str | int | bool],
-    registry: Registry,
-    writer: Writer,
-    subscriptions: Iterable[str],
-    *,
-    known: Callable[[], bool] = lambda: False,
-    siblings: Iterable[str] = (),
-) -> dict[str, Owner]:
-    """Ensure that `writer` owns the topics of `subscriptions`; claim those without an owner.
-
-    The marker topics must exist.
-
-    Args:
-        kafka: librdkafka properties of the user.
-        registry: Registry for the schema of markers.
-        writer: Identity of this gateway.
-        subscriptions: Names of the subscriptions.
-        known: Whether the writer has a watermark, so that markers without a writer are its own;
-            called only if there are such markers.
-        siblings: Unread slots of the same configuration, whose topics are taken over.
-
-    Returns:
-        The subscriptions that were taken from another gateway, now or earlier, and have no marker
-        of the writer's since: all that it knows of their topics is void, and their tables are to be
-        copied.
-
-    Raises:
-        ForeignTopics: another gateway owns the topics of one.
-        TransientError: Kafka or the registry does not answer in time, or a claim cannot be read.
-    """
-    names = list(subscriptions)
-    owners = read_owners(kafka, registry, names)
-    refuse_foreign(writer, owners, known=known, siblings=siblings)
-    wanted: dict[str, Writer | None] = {}
-    for name in names:
-        owner = owners.get(name)
-        if owner is None or owner.writer is None:
-            wanted[name] = None
-        elif owner.writer.owner != writer.owner:
-            wanted[name] = owner.writer
-    if wanted:
-        owners |= _claim(kafka, registry, writer, wanted)
-        # If another gateway started at the same instant, the first one wins.
-        refuse_foreign(writer, owners, known=known)
-        event(_LOG, logging.INFO, "topics claimed", subscriptions=", ".join(sorted(wanted)))
-    return {name: owner for name, owner in owners.items() if owner.taken_from is not None}
 
 
 def refuse_foreign(
@@ -381,89 +328,3 @@ def _way_out(name: str, held: Writer | None, writer: Writer) -> str:
         f"{another}; or, if this gateway is to write there from now on, stop the other one "
         f"permanently and run `pgsluice takeover {name}`, which copies its tables again"
     )
-
-
-def take_over(
-    kafka: Mapping[str, str | int | bool],
-    registry: Registry,
-    writer: Writer,
-    owners: Mapping[str, Owner],
-) -> None:
-    """Make the writer the owner of the topics, whoever owned them before.
-
-    Raises:
-        TransientError: Kafka or the registry does not answer, a claim cannot be read, or another
-            gateway has written again.
-    """
-    wanted = {name: owner.writer for name, owner in owners.items()}
-    for name, owner in _claim(kafka, registry, writer, wanted).items():
-        if owner.writer is None or owner.writer.owner != writer.owner:
-            raise TransientError(
-                f"the topics of subscription {name} are not taken over: {owner.writer} has written "
-                "again",
-                hint="stop it first",
-            )
-
-
-def _claim(
-    kafka: Mapping[str, str | int | bool],
-    registry: Registry,
-    writer: Writer,
-    wanted: Mapping[str, Writer | None],
-) -> dict[str, Owner]:
-    """Claim topics; return their owners as of the claims.
-
-    `wanted` has the gateway from which they are taken, or None, by subscription.
-
-    Raises:
-        TransientError: Kafka or the registry does not answer, or the claims cannot be read yet.
-    """
-    previous = {held.owner: held for held in wanted.values() if held is not None}
-    for held in previous.values():
-        _fence(kafka, held)
-    claims = _produce_claims(kafka, registry, writer, wanted)
-    fail_point("takeover.claimed")
-    bounds = read_bounds(kafka, [(topic, 0) for topic in claims], committed=True)
-    hidden = [topic for topic, offset in claims.items() if bounds[topic, 0].end <= offset]
-    if hidden:
-        raise TransientError(
-            f"the claims in {', '.join(sorted(hidden))} cannot be read yet: an open Kafka "
-            "transaction is before them",
-            hint="it ends with the program that writes there, at the latest after its "
-            "transaction.timeout.ms; `kafka-transactions.sh` lists it",
-        )
-    for held in previous.values():
-        _fence(kafka, held)
-    return read_owners(kafka, registry, wanted)
-
-
-def _fence(kafka: Mapping[str, str | int | bool], writer: Writer) -> None:
-    """Abort the gateway's open Kafka transaction; it restarts, and is refused if it is foreign."""
-    deadline = time.monotonic() + _TIMEOUT_S
-    transactions = TransactionalProducer(
-        kafka,
-        SlotIdentity(*writer.owner).transactional_id,
-        lambda *_: None,
-        lambda: time.monotonic() >= deadline,
-    )
-    try:
-        transactions.start()
-    finally:
-        transactions.close()
-
-
-def _produce_claims(
-    kafka: Mapping[str, str | int | bool],
-    registry: Registry,
-    writer: Writer,
-    wanted: Mapping[str, Writer | None],
-) -> dict[str, int]:
-    """Produce a CLAIM for each subscription; return their offsets by topic."""
-    headers = HeaderMaker(ZERO_LSN, None, None, None).make(ZERO_LSN, 0, b"CLAIM")
-    records: list[Record] = []
-    for name, taken_from in wanted.items():
-        topic = transaction_topic(name)
-        number = registry.register(f"{topic}-value", schemas.load("transaction"))
-        value = wire_prefix(number) + encode_writer(writer, taken_from) + encode_claim()
-        records.append((topic, 0, None, value, headers))
-    return send(kafka, records, "claiming topics")

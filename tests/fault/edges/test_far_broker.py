@@ -9,7 +9,8 @@ import pytest
 
 from gateway.core.names import transaction_topic
 from gateway.core.records import Writer
-from gateway.sink.own_topics.owners import Owner, claim, read_owners
+from gateway.sink.own_topics.claims import claim
+from gateway.sink.own_topics.owners import Owner, read_owners
 from gateway.sink.registry.registry import Registry
 from gateway.sink.topics.topics import TopicSpec, ensure_topics
 from tests.support.backends.rack import Rack

@@ -13,7 +13,8 @@ import pytest
 from gateway.core.errors import FatalError, ProtocolError
 from gateway.core.records import Writer
 from gateway.envelope.encoding.varint import encode_long
-from gateway.sink.own_topics.owners import Owner, claim, read_owners
+from gateway.sink.own_topics.claims import claim
+from gateway.sink.own_topics.owners import Owner, read_owners
 from gateway.sink.own_topics.requests import send
 from gateway.sink.reading.decoding import RegisteredSchemas
 from gateway.sink.registry.registry import Registry

@@ -34,7 +34,7 @@ def taken(both: tuple[Scene, Scene]) -> Iterator[tuple[Scene, Scene]]:
     yield production, staging
 
 
-def test_a_takeover_whose_claim_cannot_be_read_back_is_completed_by_the_next_start(
+def test_a_takeover_whose_claim_could_not_be_read_back_can_be_repeated(
     taken: tuple[Scene, Scene], kafka: str
 ) -> None:
     production, _ = taken
@@ -53,7 +53,7 @@ def test_a_takeover_whose_claim_cannot_be_read_back_is_completed_by_the_next_sta
     assert first.code == 75
     assert f"{name}.transaction" in first.err
     assert "an open Kafka transaction is before them" in first.err
-    assert (second.code, "this gateway's already" in second.out) == (0, True)
+    assert (second.code, "taken over from" in second.out) == (0, True)
     assert production.rebuilt("t") == [(1, 7), (2, 0), (3, 7)]
 
 

@@ -14,7 +14,8 @@ import pytest
 from confluent_kafka import Producer
 
 from gateway.core.records import Writer
-from gateway.sink.own_topics.owners import ForeignTopics, Owner, claim, read_owners, take_over
+from gateway.sink.own_topics.claims import claim, take_over
+from gateway.sink.own_topics.owners import ForeignTopics, Owner, read_owners
 from gateway.sink.own_topics.requests import send
 from gateway.sink.registry.registry import Registry
 from gateway.sink.topics.topics import TopicSpec, ensure_topics

@@ -1,0 +1,118 @@
+"""Topics of markers that somebody else keeps from being read: only their subscription waits."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import Producer
+
+from gateway.core.errors import HiddenMarkersError
+from gateway.core.records import Writer
+from gateway.sink.own_topics import claims
+from gateway.sink.own_topics.claims import claim
+from gateway.sink.own_topics.owners import ForeignTopics, Owner, read_owners
+from gateway.sink.registry.registry import Registry
+from gateway.sink.topics.log_bounds import read_log_bounds
+from gateway.sink.topics.topics import TopicSpec, ensure_topics
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import Scene, wait_for_copy_marker
+from tests.support.run.waiting import wait_until
+
+pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
+
+A, B = (Writer("1", "shop", slot, "gw") for slot in "ab")
+
+
+@contextmanager
+def open_transaction(kafka: str, topic: str) -> Iterator[None]:
+    """A Kafka transaction of somebody else, with a record in `topic`; aborted in the end."""
+    producer = Producer({"bootstrap.servers": kafka, "transactional.id": uuid.uuid4().hex})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic, b"?")
+    producer.flush()
+    try:
+        yield
+    finally:
+        producer.abort_transaction()
+
+
+def test_a_claim_that_could_not_be_read_is_not_written_and_the_error_names_its_topic(
+    kafka: str, registry: str
+) -> None:
+    properties = {"bootstrap.servers": kafka}
+    hidden, free = (f"{word}{uuid.uuid4().hex[:8]}" for word in ("hidden", "free"))
+    topics = {f"{name}.transaction": 1 for name in (hidden, free)}
+    ensure_topics(properties, [TopicSpec(topic) for topic in topics])
+
+    with Registry({"url": registry}) as schemas:
+        with open_transaction(kafka, f"{hidden}.transaction"):
+            before = read_log_bounds(properties, topics)
+            with pytest.raises(HiddenMarkersError, match=rf"{hidden}\.transaction") as raised:
+                claim(properties, schemas, A, [hidden, free])
+            after = read_log_bounds(properties, topics)
+            claim(properties, schemas, A, [free])
+        claim(properties, schemas, A, [hidden, free])
+        owners = read_owners(properties, schemas, [hidden, free])
+
+    assert raised.value.subscriptions == {hidden}
+    assert free not in raised.value.message
+    assert after == before
+    assert owners == {hidden: Owner(A), free: Owner(A)}
+
+
+def test_a_group_that_writes_again_after_the_claim_of_another_is_named(
+    kafka: str, registry: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    properties = {"bootstrap.servers": kafka}
+    name = f"sibling{uuid.uuid4().hex[:8]}"
+    ensure_topics(properties, [TopicSpec(f"{name}.transaction")])
+    write = claims._produce_claims
+
+    with Registry({"url": registry}) as schemas:
+
+        def and_back(*arguments: object) -> dict[str, int]:
+            offsets = write(*arguments)  # type: ignore[arg-type]
+            write(properties, schemas, A, {name: B})
+            return offsets
+
+        claim(properties, schemas, A, [name])
+        monkeypatch.setattr(claims, "_produce_claims", and_back)
+        with pytest.raises(ForeignTopics) as refused:
+            claim(properties, schemas, B, [name], siblings=["a"])
+
+    assert str(A) in refused.value.message
+    assert str(B) in refused.value.message
+
+
+def test_an_open_kafka_transaction_in_one_topic_of_markers_holds_its_subscription_alone(
+    scene: Callable[..., Scene], database: Database, kafka: str
+) -> None:
+    s = scene(
+        "CREATE PUBLICATION p FOR TABLE t;"
+        "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+        "CREATE SUBSCRIPTION {s}_other CONNECTION '' PUBLICATION p;",
+        definitions={"watch_interval_s": 0.5},
+    )
+    other = f"{s.slot}_other"
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t VALUES (1)")
+    ensure_topics({"bootstrap.servers": kafka}, [TopicSpec(f"{other}.transaction")])
+
+    with open_transaction(kafka, f"{other}.transaction"):
+        gateway = s.project.start()
+        wait_for_copy_marker(s, "t", "ready")
+        log = gateway.log()
+        assert s.markers(other) == []
+    with database.connect() as connection:
+        connection.execute("INSERT INTO t VALUES (2)")
+    wait_for_copy_marker(s, "t", "ready", other)
+    wait_until(lambda: s.rebuilt("t", other) == [(1,), (2,)], 60, "the other subscription")
+
+    assert gateway.terminate() == 0
+    assert f"subscription={other}" in log.partition("a subscription is held")[2]
+    assert f"{other}.transaction" in log
+    assert s.rebuilt("t") == [(1,), (2,)]
