@@ -6,6 +6,7 @@ import re
 import time
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 
@@ -33,6 +34,12 @@ ORDERS = """
 CREATE TABLE customers (id int PRIMARY KEY, tenant int, city varchar(9) NOT NULL);
 CREATE TABLE orders (id int PRIMARY KEY, customer int, doc text);
 ALTER TABLE customers REPLICA IDENTITY FULL; ALTER TABLE orders REPLICA IDENTITY FULL;
+CREATE TABLE regions (customer int, name text) PARTITION BY LIST (name);
+CREATE TABLE north PARTITION OF regions FOR VALUES IN ('north');
+CREATE TABLE south (name text, customer int);
+ALTER TABLE north REPLICA IDENTITY FULL; ALTER TABLE south REPLICA IDENTITY FULL;
+INSERT INTO regions SELECT n, 'north' FROM generate_series(1, 30, 3) AS n;
+INSERT INTO south SELECT 'south', n FROM generate_series(2, 40, 3) AS n;
 INSERT INTO customers SELECT n, n % 4, chr(65 + n % 3) FROM generate_series(1, 40) AS n;
 INSERT INTO orders SELECT n, n % 50, repeat('x', n % 9) FROM generate_series(1, 2000) AS n;
 """
@@ -43,24 +50,40 @@ OVER = (
     f"CREATE PUBLICATION over FOR TABLE orders WHERE ({OF_TENANTS});"
     "CREATE SUBSCRIPTION {s}_over CONNECTION '' PUBLICATION over;"
 )
+OF_REGIONS = "customer IN (SELECT customer FROM regions WHERE name <> 'east')"
+TREE = (
+    f"CREATE PUBLICATION tree FOR TABLE orders WHERE ({OF_REGIONS});"
+    "CREATE SUBSCRIPTION {s}_tree CONNECTION '' PUBLICATION tree;"
+)
+LAST = 3
+"""The last move with which a region comes, and after which it stays."""
+SOUTH = ("DETACH PARTITION south", "ATTACH PARTITION south FOR VALUES IN ('south')")
 UNKNOWN = OVER.replace("tenant = 3", "tenant = random()")
 
 
 def move(primary: Connection, first: int) -> None:
-    """Customers come and go, and so do their orders; some orders change meanwhile."""
+    """Customers come and go, a region as well, and so do their orders; some orders change."""
+    if first <= LAST:
+        primary.execute(f"ALTER TABLE regions {SOUTH[1]}".encode())
     for n in range(first, first + 8):
         primary.execute(
             f"UPDATE customers SET tenant = (tenant + 1) % 4 WHERE id % 8 = {n % 8};"
             f"UPDATE orders SET customer = customer % 40 + 1, doc = 'moved' WHERE id % 97 = {n};"
             f"UPDATE customers SET city = chr(65 + id * {n} % 3) WHERE id = {n};"
-            f"DELETE FROM orders WHERE id = {n * 31}".encode()
+            f"DELETE FROM orders WHERE id = {n * 31};"
+            f"UPDATE regions SET customer = customer + 1 WHERE customer % 5 = {n % 5}".encode()
         )
+    if first < LAST:
+        primary.execute(f"ALTER TABLE regions {SOUTH[0]}".encode())
 
 
 def is_settled(s: Scene, lsn: str) -> bool:
-    """Whether orders are complete at or after an LSN, as the markers say."""
-    found = list(cuts(s.markers(f"{s.slot}_over"), [], "", "orders"))
-    return bool(found) and found[-1].complete and found[-1].end_lsn >= parse_lsn(lsn)
+    """Whether all orders are complete at or after an LSN, as the markers say."""
+    for subscription in (f"{s.slot}_over", f"{s.slot}_tree"):
+        found = list(cuts(s.markers(subscription), [], "", "orders"))
+        if not found or not found[-1].complete or found[-1].end_lsn < parse_lsn(lsn):
+            return False
+    return True
 
 
 def keep_writing(server: EmbeddedPostgres, stop: Event) -> None:
@@ -98,9 +121,12 @@ def test_a_standby_is_copied_from_and_streamed_from(
 
             primary.execute(PUBLICATION)
             wait_until_replayed(server, standby)
-            copy = {"copy": {"chunk_rows": 100, "rows_per_second": 500}}
-            both = SUBSCRIPTION + OVER
-            s = Scene(tmp_path, standby.dsn(), kafka, registry, name, both, copy)
+            settings: dict[str, dict[str, Any]] = {
+                "copy": {"chunk_rows": 100, "rows_per_second": 500},
+                "definitions": {"watch_interval_s": 0.2},
+            }
+            all_three = SUBSCRIPTION + OVER + TREE
+            s = Scene(tmp_path, standby.dsn(), kafka, registry, name, all_three, settings)
             refused = s.cli("run", "--endpos", "0/1")
             assert refused.code == 1
             assert "the gateway's publications cannot be made on a standby" in refused.err
@@ -136,7 +162,7 @@ def test_a_standby_is_copied_from_and_streamed_from(
             gateway.kill()
             move(primary, 2)
             gateway = s.project.start()
-            move(primary, 3)
+            move(primary, LAST)
             moved = current_lsn(primary)
             with running(lambda stop: keep_writing(server, stop)):
                 wait_until(lambda: is_settled(s, moved), 60, "the moves to be settled")
@@ -159,5 +185,9 @@ def test_a_standby_is_copied_from_and_streamed_from(
             over = s.source_rows(f"SELECT * FROM orders WHERE {OF_TENANTS}")
             assert s.rebuilt("orders", f"{name}_over") == over
             assert over and len(over) < len(s.source_rows("SELECT * FROM orders"))
-            assert any(marker["kind"] == "MOVE" for marker in s.markers(f"{name}_over"))
+            tree = s.source_rows(f"SELECT * FROM orders WHERE {OF_REGIONS}")
+            assert s.rebuilt("orders", f"{name}_tree") == tree
+            assert tree and len(tree) < len(s.source_rows("SELECT * FROM orders"))
+            for each in ("over", "tree"):
+                assert any(marker["kind"] == "MOVE" for marker in s.markers(f"{name}_{each}"))
             s.close()
