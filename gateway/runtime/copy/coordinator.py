@@ -261,9 +261,8 @@ class TableCopier:
             while self._sets.unreadable:
                 inner, error = self._sets.unreadable.pop()
                 why = f"{inner.table}, which its filter reads, cannot be read: {error.message}"
-                fault = Fault(why, cause=error.cause)
                 for copy in self._followed.outer_of(inner.table.oid):
-                    self.faults[copy.subscription, copy.target_oid] = fault
+                    self.faults[copy.subscription, copy.target_oid] = Fault(why, cause=error.cause)
                 self._needs_plan = True
 
     @property
