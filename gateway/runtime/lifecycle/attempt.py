@@ -37,6 +37,7 @@ from gateway.definitions.model import Definitions
 from gateway.definitions.tables.unread import with_unread
 from gateway.observe import event
 from gateway.routing.build.followed_tables import stale_sets
+from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.runtime.lifecycle.activation import (
     accept_requests,
     begin,
@@ -248,25 +249,66 @@ class Attempt:
 
         `lost`: topics whose tables are copied again.
         """
-        settings, setup, outside = slot.settings, slot.setup, slot.outside
-        committed = known = recovered.watermark
-        if committed is not None:
-            states = with_unread(setup.plan, committed.copies, slot.read_with_updates())
-            known = replace(committed, copies=states)
-            recovered = replace(recovered, watermark=known)
-        if lost and recovered.watermark is not None:
-            states = copied_again(recovered.watermark.copies, lost, setup.routing.topic_names)
-            recovered = replace(recovered, watermark=replace(recovered.watermark, copies=states))
+        settings, setup = slot.settings, slot.setup
+        committed, recovered = recovered.watermark, _with_unread(slot, recovered)
+        known = recovered.watermark
+        if known is not None and lost:
+            states = copied_again(known.copies, lost, setup.routing.topic_names)
+            recovered = replace(recovered, watermark=replace(known, copies=states))
         # Before anything is written; again, as it may have been long since the first look.
         taken = slot.claim()
         fail_point("start.topics_claimed")
         if taken:
             recovered = forget_foreign_offsets(
-                settings, setup.facts, outside.registry, recovered, taken
+                settings, setup.facts, slot.outside.registry, recovered, taken
             )
             fail_point("start.offsets_forgotten")
         sink.begin_after(unknown_ends(settings, setup, recovered), setup.topic_ids)
         # For the whole plan: tables that cannot be published are refused before anything is done.
+        routes = self._routes(slot)
+        fingerprint, stopping = setup.definitions.fingerprint, self._process.stopping
+        facts = slot.facts_while_held(recovered)
+        if slot.made_at is not None and _is_new(facts, slot.made_at):
+            first = Watermark(slot.made_at, setup.facts.timeline, fingerprint, ())
+            return GoOn(begin(setup.plan, first, routes, sink, stopping, recovered.parts))
+        if taken and facts.watermark is not None:
+            facts = replace(facts, watermark=all_pending(facts.watermark, taken))
+        decision = decide(facts)
+        if not isinstance(decision, GoOn):
+            assert isinstance(decision, StartOver), "the slot is held, so it exists"
+            start_over(slot, receiver, sink, decision)
+            return None
+        stale = stale_sets(setup.plan, recovered.parts)
+        if known is not None and (known != committed or stale):
+            # Before the publications: they may read the relations again at the next start, and
+            # lose tables of sub-selects, whose sets must not be there when they come back.
+            commit_states(known, sink, stopping, stale)
+        slot.ensure_publications()
+        if not (decision.rewritten or decision.altered or lost or taken):
+            return decision
+        watermark = put_into_force(
+            setup.plan,
+            fingerprint,
+            decision.watermark,
+            routes,
+            sink,
+            reconcile=decision.rewritten,
+            stopping=stopping,
+            published=published_until(taken, facts.server.wal_end),
+        )
+        if lost:
+            forget_lost(settings, setup, slot.outside.registry, recovered, lost)
+            ends = unknown_ends(settings, setup, recovered, lost)
+            sink.begin_after(ends, setup.topic_ids)
+        return replace(decision, watermark=watermark)
+
+    def _routes(self, slot: SlotStart) -> RelationRoutes:
+        """Build the routes of the whole plan, with schemas registered and the evaluator open.
+
+        Raises:
+            FatalError: something of the plan cannot be published.
+        """
+        setup, outside = slot.setup, slot.outside
         routes = outside.routes(setup.plan, setup.routing, ask_server=self._carried.ask_server)
         # `setup.schemas` is empty unless all were registered, or known, when the plan was made.
         routes.register_all(request=outside.registry.request, known=setup.schemas)
@@ -280,42 +322,7 @@ class Attempt:
             )
         if routes.filters.ask_server:
             outside.evaluator.open()
-        fingerprint = setup.definitions.fingerprint
-        facts = slot.facts_while_held(recovered)
-        if slot.made_at is not None and _is_new(facts, slot.made_at):
-            first = Watermark(slot.made_at, setup.facts.timeline, fingerprint, ())
-            stopping, parts = self._process.stopping, recovered.parts
-            return GoOn(begin(setup.plan, first, routes, sink, stopping, parts))
-        if taken and facts.watermark is not None:
-            facts = replace(facts, watermark=all_pending(facts.watermark, taken))
-        decision = decide(facts)
-        if not isinstance(decision, GoOn):
-            assert isinstance(decision, StartOver), "the slot is held, so it exists"
-            start_over(slot, receiver, sink, decision)
-            return None
-        stale = stale_sets(setup.plan, recovered.parts)
-        if known is not None and (known != committed or stale):
-            # Before the publications: they may read the relations again at the next start, and
-            # lose tables of sub-selects, whose sets must not be there when they come back.
-            commit_states(known, sink, self._process.stopping, stale)
-        slot.ensure_publications()
-        if not (decision.rewritten or decision.altered or lost or taken):
-            return decision
-        watermark = put_into_force(
-            setup.plan,
-            fingerprint,
-            decision.watermark,
-            routes,
-            sink,
-            reconcile=decision.rewritten,
-            stopping=self._process.stopping,
-            published=published_until(taken, facts.server.wal_end),
-        )
-        if lost:
-            forget_lost(settings, setup, outside.registry, recovered, lost)
-            ends = unknown_ends(settings, setup, recovered, lost)
-            sink.begin_after(ends, setup.topic_ids)
-        return replace(decision, watermark=watermark)
+        return routes
 
     def _check_interrupted(self) -> None:
         """End a wait for a server if the gateway is stopping.
@@ -337,6 +344,15 @@ class Attempt:
         self._process.counters.set_denied(None)
         self._process.counters.enter("standby")
         self._process.pause(seconds)
+
+
+def _with_unread(slot: SlotStart, recovered: CommittedState) -> CommittedState:
+    """Return the progress, with the relations of tables whose updates and deletes are not read."""
+    watermark = recovered.watermark
+    if watermark is None:
+        return recovered
+    states = with_unread(slot.setup.plan, watermark.copies, slot.read_with_updates())
+    return replace(recovered, watermark=replace(watermark, copies=states))
 
 
 def _is_new(facts: Facts, made_at: Lsn) -> bool:
