@@ -49,6 +49,8 @@ figure { margin: 0; } svg { width: 100%; height: 9rem; display: block; }
 svg polyline { fill: none; stroke: var(--mark); stroke-width: 1.5; }
 svg line { stroke: var(--line); } svg * { vector-effect: non-scaling-stroke; }
 .axis { display: flex; justify-content: space-between; font-size: .85rem; opacity: .75; }
+.reason { display: block; }
+@media (min-width: 80rem) { .reason { min-width: 11rem; } }
 @media (max-width: 48rem) {
   wbr { display: none; }
   .path { flex-direction: column; } .path .flow::after { content: "\\2193"; }

@@ -117,10 +117,10 @@ def _row(
     copied = f"{table['rows_published']:,}"
     if table["state"] == "copying":
         about = f" of about {table['estimate']:,}" if table["estimate"] else ""
-        copied += f" ({table['rows_read']:,} read{about})"
+        copied += f"<br><small>{table['rows_read']:,} read{about}</small>"
     kind = {"ready": "good", "held": "bad", "missing": "bad"}.get(table["state"], "wait")
     reason = table["reason"] or _moves(table)
-    why = f'<span class="reason"><br><small>{escape(reason)}</small></span>'
+    why = f'<small class="reason">{escape(reason)}</small>'
     only = selection.query(search=searched(table))
     cells = (
         _breakable(table["subscription"]),
