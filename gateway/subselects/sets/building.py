@@ -112,11 +112,18 @@ class SetBuilder:
         """Give back what it has in files."""
 
     def as_stale(self, make: MakeEntries) -> SetReread:
-        """Return the builder of the set as it is after `begin`, for which another read will do.
+        """Return the builder of a set that begins with a void read, and awaits another one.
+
+        The set has what was read, and the changes that the read has not seen: a TRUNCATE alone
+        would leave an empty set, by which NOT IN lets every row pass. What these remove and the
+        read lacks counts for nothing.
 
         Args:
-            make: Makes the store of what that one reads.
+            make: Makes the store of what the other one reads.
         """
+        have = self._target.entries.get
+        missed = self._missed.counts.items()
+        self._target.fill((entry, max(by, -have(entry))) for entry, by in missed)
         reread = SetReread(self._target, make)
         reread._unseen, reread._unknown = self._unseen, self._unknown
         return reread
