@@ -25,6 +25,8 @@ __all__ = [
 # Errors of a condition: data exceptions, and errors in its text.
 _OF_CONDITIONS: Final = ("22", "42", "38", "39", "P0", "54")
 
+# In `check_enable_rls` of PostgreSQL; the table's name, which its owner has chosen, follows.
+_BY_ROW_SECURITY: Final = "query would be affected by row-level security"
 _TABLE_FILE: Final = re.compile(r"\b(?:base|global|pg_tblspc)/\d", re.ASCII)
 # Errors that only the files of one table, or the plan of its query, can cause while it is read.
 _OF_TABLES: Final = {
@@ -91,7 +93,7 @@ def copy_error(
     """
     doing = f"copying {table}"
     text = error.diag.message_primary or str(error)
-    if error.sqlstate == "42501" and "row-level security" in text:
+    if error.sqlstate == "42501" and text.startswith(_BY_ROW_SECURITY):
         return TableUnreadable(
             f"{doing}: row security hides rows of it from this role",
             hint="ALTER ROLE ... BYPASSRLS for the role of source.dsn; the stream of changes "

@@ -32,6 +32,19 @@ def test_a_missing_file_is_the_table_s_or_a_library_s(text: str, hint: str) -> N
     assert hint in (error.hint or "")
 
 
+def test_row_security_is_known_by_what_the_server_says_of_it_and_by_no_name() -> None:
+    affected = 'query would be affected by row-level security policy for table "t"'
+    denied = "permission denied for table row-level security"
+
+    by_row_security, by_name = (
+        copy_error(psycopg.errors.InsufficientPrivilege(text), TABLE, conditions=False)
+        for text in (affected, denied)
+    )
+
+    assert by_row_security.cause == "bypass_rls"
+    assert by_name.cause != "bypass_rls" and "BYPASSRLS" not in str(by_name)
+
+
 def test_a_text_that_is_too_long_is_the_condition_s_fault() -> None:
     error = psycopg.errors.OutOfMemory("out of memory")
 
