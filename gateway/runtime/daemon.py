@@ -133,7 +133,7 @@ class Daemon:
                 if isinstance(error, LostRecordsError):
                     self._carried.lost |= error.topics
                 if isinstance(error, HiddenMarkersError):
-                    self._carried.hidden = error.subscriptions
+                    self._carried.hidden |= error.subscriptions
                 self.counters.count_error(error)
                 pause_s = retries.after(
                     error,

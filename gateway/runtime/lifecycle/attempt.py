@@ -137,7 +137,7 @@ class Attempt:
             registry,
             carried.definitions,
             carried.faults,
-            hidden=carried.pop_hidden(),
+            hidden=carried.hidden,
         )
         carried.warned |= warn_of_risks(setup.risks, carried.warned)
         evaluator = process.evaluator(self._check_interrupted)

@@ -63,8 +63,8 @@ class Carried:
             failed.
         has_streamed: Whether a stream has run in this process.
         ask_server: Whether filters that the server evaluates may appear.
-        hidden: Subscriptions whose markers the last attempt could not read in time; the next one
-            does without them.
+        hidden: Subscriptions whose markers attempts could not read in time; the next ones do
+            without them until a stream has run.
         lost: Topics that lack records, whose tables are not being copied yet.
         warned: Risks of topics that have been logged.
         definitions: Definitions in force, once a gateway has streamed; None for those of the file,
@@ -83,11 +83,6 @@ class Carried:
     definitions: Definitions | None = None
     faults: Mapping[TableId, Fault] = field(default_factory=dict)
     broken_sets: frozenset[int] = frozenset()
-
-    def pop_hidden(self) -> frozenset[str]:
-        """Return the subscriptions whose markers could not be read, once."""
-        found, self.hidden = self.hidden, frozenset()
-        return found
 
     def pop_broken_sets(self) -> frozenset[int]:
         """Return the tables whose sets are built again, once."""

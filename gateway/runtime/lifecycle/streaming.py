@@ -158,6 +158,7 @@ class Streaming:
         """
         self._process.standby.lead()
         self._carried.has_streamed = True
+        self._carried.hidden = frozenset()
         # What was lost before is being copied.
         self._carried.definitions, self._carried.lost = self._slot.setup.definitions, frozenset()
         self._log_start()

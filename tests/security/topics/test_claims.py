@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from confluent_kafka import Producer
 
+from gateway.config import load_settings
 from gateway.core.errors import HiddenMarkersError
 from gateway.core.records import Writer
+from gateway.runtime.daemon import Daemon
 from gateway.sink.own_topics import claims
 from gateway.sink.own_topics.claims import claim
 from gateway.sink.own_topics.owners import ForeignTopics, Owner, read_owners
@@ -116,3 +119,45 @@ def test_an_open_kafka_transaction_in_one_topic_of_markers_holds_its_subscriptio
     assert f"subscription={other}" in log.partition("a subscription is held")[2]
     assert f"{other}.transaction" in log
     assert s.rebuilt("t") == [(1,), (2,)]
+
+
+def test_topics_that_are_hidden_one_after_the_other_do_not_keep_the_rest_from_starting(
+    scene: Callable[..., Scene], database: Database, kafka: str
+) -> None:
+    s = scene(
+        "CREATE PUBLICATION p FOR TABLE t;"
+        "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+        "CREATE SUBSCRIPTION {s}_other CONNECTION '' PUBLICATION p;"
+        "CREATE SUBSCRIPTION {s}_third CONNECTION '' PUBLICATION p;"
+    )
+    markers = [f"{s.slot}_{name}.transaction" for name in ("other", "third")]
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t VALUES (1)")
+    ensure_topics({"bootstrap.servers": kafka}, [TopicSpec(topic) for topic in markers])
+    stopping = threading.Event()
+    pauses: list[float] = []
+
+    with ExitStack() as stack:
+
+        def pause(seconds: float) -> None:
+            if not pauses:
+                stack.enter_context(open_transaction(kafka, markers[1]))
+            pauses.append(seconds)
+
+        stack.enter_context(open_transaction(kafka, markers[0]))
+        daemon = Daemon(
+            load_settings(s.project.write()),
+            endpos=None,
+            stopping=stopping.is_set,
+            pause=pause,
+            report_copy=lambda _: None,
+        )
+        running = threading.Thread(target=daemon.run)
+        running.start()
+        try:
+            wait_for_copy_marker(s, "t", "ready")
+        finally:
+            stopping.set()
+            running.join(60)
+
+    assert len(pauses) == 2
