@@ -9,7 +9,7 @@ done when the relation is announced (`RelationRoutes`), not here.
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
@@ -93,6 +93,7 @@ class Router:
         self._verdicts: Verdicts | None = None
         if routes.evaluator is not None and routes.filters.ask_server:
             self._verdicts = Verdicts(routes.evaluator, routes.by_oid)
+        self._unannounced: deque[Transaction | PreparedTransaction] = deque()
         part = gateway_part(settings.version, settings.gateway, settings.database)
         self._compiled = series_router(routes, part, self._feeds, now_ms, self._is_inner)
         self.awaits: int | None = None
@@ -150,10 +151,22 @@ class Router:
         Raises:
             TransientError: the connection that evaluates filters was lost.
         """
-        if self._verdicts is not None:
-            if self._routes.begins:
-                self._routes.begin_tables(item.end_lsn)
+        if self._verdicts is None:
+            return
+        begins = self._routes.begins
+        if begins and (self._unannounced or item.end_lsn > min(begins.values())):
+            # The routes change at this item, and rows of earlier ones are still to be read.
+            self._unannounced.append(item)
+        else:
             self._verdicts.foresee(item)
+
+    def _begin_tables(self, end_lsn: Lsn) -> None:
+        """Publish the tables that begin before `end_lsn`; everything before it has been routed."""
+        begins, unannounced = self._routes.begins, self._unannounced
+        self._routes.begin_tables(end_lsn)
+        while unannounced and not (begins and unannounced[0].end_lsn > min(begins.values())):
+            assert self._verdicts is not None
+            self._verdicts.foresee(unannounced.popleft())
 
     def route(self, transaction: Transaction) -> Iterator[list[Record]]:
         """Yield the records of `transaction` in bounded pieces, END markers last.
@@ -167,8 +180,8 @@ class Router:
             SchemaError: a relation cannot be published.
             TransientError: the registry or the catalog could not be reached.
         """
-        if self._routes.begins and self._verdicts is None:
-            self._routes.begin_tables(transaction.end_lsn)
+        if self._routes.begins:
+            self._begin_tables(transaction.end_lsn)
         tx = self._state(transaction)
         if self._inner is not None:
             tx.followed = self._inner.begin(transaction)
@@ -256,8 +269,11 @@ class Router:
     def mark(self, event: PreparedTransaction | RolledBack) -> list[Record]:
         """Return PREPARE or ROLLBACK_PREPARED markers, for subscriptions with ``two_phase``.
 
-        The Relation messages of a PREPARE are applied, as by `learn`.
+        Those whose previous owner has published them are left out. The Relation messages of a
+        PREPARE are applied, as by `learn`.
         """
+        if self._routes.begins:
+            self._begin_tables(event.end_lsn)
         if isinstance(event, PreparedTransaction):
             self.learn(event)
             if self._verdicts is not None:
@@ -280,7 +296,12 @@ class Router:
         headers = HeaderMaker(event.end_lsn, event.xid, None, event.gid).make(
             event.end_lsn, 0, kind
         )
-        return [self._addresses.marker(name, value, headers) for name in self._routes.two_phase]
+        marked = {name for name, _ in self._routes.begins}
+        return [
+            self._addresses.marker(name, value, headers)
+            for name in self._routes.two_phase
+            if name not in marked
+        ]
 
     def _is_inner(self, oid: int) -> bool:
         return self._inner is not None and self._inner.reads(oid)

@@ -16,6 +16,7 @@ from gateway.pgoutput.messages import (
     Truncate,
 )
 from gateway.rowfilter import FilterEvaluationError
+from gateway.transactions import PreparedTransaction, RolledBack
 from tests.support.gateway.routing_scene import (
     T1,
     T1_TABLE,
@@ -209,6 +210,21 @@ def test_truncate_goes_to_every_partition_and_ignores_the_filter() -> None:
     seen = data(gateway.commit(relation_of(T1_TABLE), Truncate(False, False, (T1,))))
 
     assert [(s.op, s.partition, s.key) for s in seen] == [("t", p, None) for p in range(3)]
+
+
+def test_markers_of_prepared_transactions_begin_with_their_subscription() -> None:
+    made = Gateway([T1_TABLE], [publish(), publish(subscription="o")])
+    made.routes.two_phase += ["s", "o"]
+    made.routes.begins["o", T1] = Lsn(200)
+
+    def marked(event: PreparedTransaction | RolledBack) -> list[str]:
+        return [made.see(record).topic for record in made.router.mark(event)]
+
+    assert marked(PreparedTransaction(7, "g", Lsn(90), Lsn(100), 0)) == ["s.transaction"]
+    assert marked(RolledBack(7, "g", Lsn(100), Lsn(200), 0, 0)) == ["s.transaction"]
+    both = ["s.transaction", "o.transaction"]
+    assert marked(PreparedTransaction(8, "h", Lsn(290), Lsn(300), 0)) == both
+    assert marked(RolledBack(8, "h", Lsn(300), Lsn(400), 0, 0)) == both
 
 
 def test_transactional_messages_take_a_number_and_go_to_the_message_topic() -> None:

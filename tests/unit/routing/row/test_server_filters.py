@@ -293,3 +293,24 @@ def test_short_and_long_transactions_keep_their_rows_in_one_stream(
         found += values(seen)
 
     assert found == [1, 3, *range(101, 161, 2), 5, 7, 9]
+
+
+@pytest.mark.parametrize("oid", [T1, OTHER_TABLE.oid])
+def test_a_table_begins_with_its_own_transaction_however_far_rows_are_read_ahead(
+    evaluator: FakeEvaluator, oid: int
+) -> None:
+    made = gateway(evaluator)
+    announced(made)
+    before, first, second = (made.transaction(*inserts(n, n + 2, oid=oid)) for n in (1, 11, 21))
+    subscription = "s" if oid == T1 else "o"
+    made.routes.begins[subscription, oid] = before.end_lsn
+    made.routes.by_oid.clear()
+    for transaction in (before, first, second):
+        made.router.foresee(transaction)
+
+    found = []
+    for transaction in (before, first, second):
+        evaluator.answers = 1
+        found.append([*values(routed(made, transaction)())])
+
+    assert found == [[], [11, 13], [21, 23]]
