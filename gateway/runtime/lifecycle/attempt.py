@@ -260,7 +260,7 @@ class Attempt:
         fail_point("start.topics_claimed")
         if taken:
             recovered = forget_foreign_offsets(
-                settings, setup.facts, slot.outside.registry, recovered, taken
+                settings, setup.facts, slot.outside.registry, sink, recovered, taken
             )
             fail_point("start.offsets_forgotten")
         sink.begin_after(unknown_ends(settings, setup, recovered), setup.topic_ids)

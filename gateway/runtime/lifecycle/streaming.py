@@ -35,6 +35,7 @@ from gateway.runtime.lifecycle.start_decision import GoOn
 from gateway.runtime.loop.memory import clear_up
 from gateway.runtime.loop.pipeline import Outcome, Pipeline
 from gateway.runtime.loop.receiver import Receiver
+from gateway.runtime.planning.ownership import forget_foreign_offsets
 from gateway.runtime.planning.plan_reader import PlanReader
 from gateway.runtime.planning.set_stores import set_store
 from gateway.runtime.reload.reloader import PreparedDefinitions, Reloader
@@ -236,6 +237,13 @@ class Streaming:
         self._accepted.update(request.name for request in asked)
 
     def _put_into_force(self, prepared: PreparedDefinitions) -> None:
+        if prepared.taken:
+            # Only now, as the loop has ended: its sink compares what it knows with what Kafka has.
+            settings, setup, outside = self._slot.settings, self._slot.setup, self._slot.outside
+            forget_foreign_offsets(
+                *(settings, setup.facts, outside.registry),
+                *(self._sink, self._sink.committed, prepared.taken),
+            )
         put_into_force(
             self._reader.settle(prepared.plan, prepared.definitions, prepared.snapshot),
             prepared.definitions.fingerprint,

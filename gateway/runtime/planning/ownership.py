@@ -26,6 +26,7 @@ from gateway.core.records import Writer
 from gateway.core.watermark import CopyState, Watermark, restarted
 from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.delivery.committed_state import CommittedState
+from gateway.sink.delivery.sink import TransactionalSink
 from gateway.sink.own_topics.claims import claim
 from gateway.sink.own_topics.owners import Owner, read_owners, refuse_foreign
 from gateway.sink.own_topics.progress import read_progress
@@ -113,12 +114,19 @@ def forget_foreign_offsets(
     settings: Settings,
     facts: ServerFacts,
     registry: Registry,
+    sink: TransactionalSink,
     committed: CommittedState,
     taken: Collection[str],
 ) -> CommittedState:
     """Forget the offsets of topics that others have written to; return what remains known.
 
-    `committed` is this gateway's state, `taken` are subscriptions taken from another gateway.
+    Args:
+        settings: The configuration.
+        facts: Facts of the source server.
+        registry: Registry for the schema of progress records.
+        sink: This gateway's sink, not busy, which forgets them as well.
+        committed: The state that it has committed.
+        taken: Subscriptions taken from another gateway.
 
     Raises:
         TransientError: Kafka or the registry does not answer.
@@ -128,6 +136,7 @@ def forget_foreign_offsets(
     if stale:
         topic, identity = settings.topics.progress, _identity(facts, settings)
         forget_offsets(settings.kafka, topic, identity, registry, sorted(stale))
+        sink.forget(stale)
     known = {topic: ends for topic, ends in committed.offsets.items() if topic not in stale}
     return replace(committed, offsets=known)
 

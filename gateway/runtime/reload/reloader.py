@@ -36,7 +36,7 @@ from gateway.definitions.changes import copy_states
 from gateway.definitions.model import Definitions, Fault, Plan
 from gateway.observe import Counters, event
 from gateway.routing import RoutingSettings
-from gateway.runtime.planning.ownership import claim_topics, forget_foreign_offsets
+from gateway.runtime.planning.ownership import claim_topics
 from gateway.runtime.planning.plan import read_definitions, read_plan
 from gateway.runtime.planning.setup import Setup, register, slot_identity, with_topics
 from gateway.runtime.planning.topics import muted_subscriptions
@@ -45,6 +45,7 @@ from gateway.runtime.reload.differences import added_subscriptions, has_new_copi
 from gateway.runtime.reload.held_retries import HeldLooks
 from gateway.runtime.reload.partition_retries import PartitionRetries
 from gateway.runtime.reload.refusals import Refusals
+from gateway.sink.own_topics.owners import Owner
 from gateway.sink.own_topics.progress import read_progress
 from gateway.sink.registry.registry import Registry
 from gateway.source.catalog.shapes import ShapeWatch
@@ -83,6 +84,7 @@ class PreparedDefinitions:
     Attributes:
         reconcile: Whether tables that exist under other definitions are copied.
         snapshot: Snapshot from before the catalog was read.
+        taken: Subscriptions that were taken from another gateway.
     """
 
     definitions: Definitions
@@ -91,6 +93,7 @@ class PreparedDefinitions:
     reconcile: bool
     point: Lsn
     snapshot: Snapshot
+    taken: frozenset[str]
 
 
 class _Ended(Exception):
@@ -306,6 +309,7 @@ class Reloader:
             if table.subscription in muted_now and table.reason == muted.get(table.subscription)
         }
         hidden: frozenset[str] = frozenset()
+        taken: dict[str, Owner] = {}
         while True:
             plan = read_plan(settings, connection, definitions, self._current(), faults=refused)
             settings = with_topics(settings, plan, self._watermark.copies, self._setup.names)
@@ -323,16 +327,12 @@ class Reloader:
                     added := added_subscriptions(self._plan, plan) - routing.muted.keys()
                 ):
                     try:
-                        taken = claim_topics(settings, connection, facts, registry, added)
+                        taken |= claim_topics(settings, connection, facts, registry, added)
                     except HiddenMarkersError as error:
                         if error.subscriptions <= hidden:
                             raise
                         hidden |= error.subscriptions
                         continue  # without them
-                    if taken:
-                        topic, identity = settings.topics.progress, slot_identity(facts, settings)
-                        committed = read_progress(settings.kafka, topic, identity, settled=False)
-                        forget_foreign_offsets(settings, facts, registry, committed, taken)
             if not more and not differs and routing.muted.keys() == muted.keys():
                 return None
             if not more:
@@ -342,7 +342,8 @@ class Reloader:
             event(_LOG, logging.INFO, "publication", detail=line)
         self._hold_loop()
         point = wal_flush_lsn(connection)
-        return PreparedDefinitions(definitions, plan, routing, reconcile, point, snapshot)
+        names = frozenset(taken)
+        return PreparedDefinitions(definitions, plan, routing, reconcile, point, snapshot, names)
 
     def _differs(
         self,

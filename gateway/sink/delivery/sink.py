@@ -25,7 +25,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
@@ -165,10 +165,24 @@ class TransactionalSink(Closing):
             topic_ids: Kafka's IDs of the topics written to.
         """
         self._ends, self._topics.ids = ends, topic_ids
+        self.forget(ends)
+
+    def forget(self, topics: Container[str]) -> None:
+        """Forget the offsets of `topics`, which the progress topic no longer has.
+
+        Call it while not `busy`, with everything committed. The sink would otherwise take the
+        progress that it reads after an outage for another gateway's.
+        """
         if self._committed is not None:
-            known = {t: o for t, o in self._committed.offsets.items() if t not in ends}
+            known = {t: o for t, o in self._committed.offsets.items() if t not in topics}
             self._committed = replace(self._committed, offsets=known)
-        self._ledger = Ledger(self._committed.offsets if self._committed else {}, ends)
+        self._ledger = Ledger(self._committed.offsets if self._committed else {}, self._ends)
+
+    @property
+    def committed(self) -> CommittedState:
+        """State that Kafka has committed; read it while not `busy`."""
+        assert self._committed is not None, "not open"
+        return self._committed
 
     def fileno(self) -> int:
         """File descriptor that is readable when a batch has finished or failed."""

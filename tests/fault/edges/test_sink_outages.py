@@ -19,6 +19,7 @@ from gateway.sink.delivery.producer import TransactionalProducer
 from gateway.sink.delivery.sink import TransactionalSink
 from gateway.sink.own_topics.compacted_topic import read_compacted
 from gateway.sink.own_topics.progress import KafkaProgress
+from gateway.sink.own_topics.requests import forget_offsets
 from gateway.sink.topics.topics import TopicSpec, ensure_topics, progress_topic_spec
 from tests.support.backends.proxy import Proxy
 from tests.support.backends.rack import Rack
@@ -28,6 +29,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.java, pytest.mark.slow]
 
 TIMEOUT_S = 120
 FEED = Feed("s", "s.transaction", b"\0\0\0\0\7\0\0", {"rows": 1})
+FED = frozenset(FEED.tables)
 
 
 class FixedIds:
@@ -114,6 +116,24 @@ def test_a_broker_that_is_killed_under_load_is_waited_for(broker: EmbeddedKafka)
 
 def has_reached(committed: list[int], number: int) -> bool:
     return len(committed) >= number
+
+
+def test_an_outage_after_offsets_were_forgotten_is_waited_for(broker: EmbeddedKafka) -> None:
+    kafka = {"bootstrap.servers": broker.bootstrap_servers}
+    with make_sink(broker.bootstrap_servers, timeout_ms=3_000) as sink:
+        sink.open()
+        finish(sink, whole(1, piece(1)))
+        forget_offsets(kafka, "pgsluice.progress", SlotIdentity("1", "db", "slot"), FixedIds(), FED)
+        sink.forget(FED)
+        finish(sink, Batch(piece(2)))
+        broker.kill()
+        over = time.monotonic() + 6
+        sink.submit(whole(2, piece(2)))
+        wait_until(lambda: time.monotonic() > over, 60, "the Kafka transaction to time out")
+        broker.restart()
+
+        assert wait_readable([sink.fileno()], TIMEOUT_S), "the sink has not gone on"
+        sink.collect()
 
 
 @pytest.mark.parametrize(
