@@ -294,7 +294,7 @@ class Attempt:
             sink,
             reconcile=decision.rewritten,
             stopping=stopping,
-            published=published_until(taken, facts.server.wal_end),
+            published=published_until(settings, taken, facts.server.wal_end),
         )
         if lost:
             forget_lost(settings, setup, slot.outside.registry, recovered, lost)

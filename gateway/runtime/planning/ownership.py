@@ -161,21 +161,26 @@ def all_pending(watermark: Watermark, subscriptions: Collection[str]) -> Waterma
     return replace(watermark, copies=tuple(states))
 
 
-def published_until(taken: Mapping[str, Owner], wal_end: Lsn) -> dict[str, Lsn]:
+def published_until(settings: Settings, taken: Mapping[str, Owner], wal_end: Lsn) -> dict[str, Lsn]:
     """Return the position up to which the previous owner has published, by subscription.
 
-    It is left out if the previous owner has read another server.
+    It is left out if the previous owner is no group of this configuration: it may have published
+    other rows. It is also left out if the copy does not begin with a ``t``, which removes rows
+    whose DELETE that owner did not publish.
 
     Args:
+        settings: The configuration.
         taken: Owners of the subscriptions that were taken from another gateway.
         wal_end: End of the server's WAL, beyond which no gateway can have read.
     """
+    siblings = _siblings(settings)
     return {
         name: min(owner.reached, wal_end)
         for name, owner in taken.items()
-        if owner.writer is not None
+        if owner.reads_same_server
         and owner.taken_from is not None
-        and owner.writer.owner[:2] == owner.taken_from.owner[:2]
+        and owner.taken_from.slot in siblings
+        and settings.envelope.of(name).truncates
     }
 
 
@@ -192,13 +197,18 @@ def _idle_siblings(settings: Settings, connection: psycopg.Connection) -> list[s
 
     A subscription that was moved to another group comes to its gateway by itself.
     """
+    found = []
+    for slot in _siblings(settings):
+        status = slot_status(connection, slot)
+        if status is None or not status.active:
+            found.append(slot)
+    return found
+
+
+def _siblings(settings: Settings) -> list[str]:
+    """Return the slots of this configuration's other groups, and the one without groups."""
     if settings.group is None:
         return []
     base = settings.source.slot.removesuffix(f"_{settings.group}")
     slots = [base, *(f"{base}_{name}" for name in settings.source.groups)]
-    found = []
-    for slot in slots:
-        status = slot_status(connection, slot)
-        if slot != settings.source.slot and (status is None or not status.active):
-            found.append(slot)
-    return found
+    return [slot for slot in slots if slot != settings.source.slot]

@@ -91,6 +91,12 @@ class Owner:
     taken_from: Writer | None = None
     reached: Lsn = field(default=ZERO_LSN, compare=False)
 
+    @property
+    def reads_same_server(self) -> bool:
+        """Whether it was taken from a gateway of the same server and database."""
+        one, other = self.writer, self.taken_from
+        return one is not None and other is not None and one.owner[:2] == other.owner[:2]
+
 
 class ForeignTopics(FatalError):
     """Error of topics that are owned by another gateway."""

@@ -1,0 +1,53 @@
+"""Positions up to which a previous owner of topics has published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway.config import choose_group, load_settings
+from gateway.core.lsn import Lsn
+from gateway.core.records import Writer
+from gateway.runtime.planning.ownership import published_until
+from gateway.sink.own_topics.owners import Owner
+
+FILE = """
+[source]
+dsn = "postgresql://u@h/d"
+[source.groups]
+lows = ["s"]
+rest = []
+[definitions]
+file = "replication.sql"
+[kafka]
+"bootstrap.servers" = "k:9092"
+[registry]
+url = "http://r:8081"
+"""
+ROWS = '[envelope.subscriptions]\ns = "row"'
+MINE = Writer("1", "d", "pgsluice_lows", "g")
+SIBLING = Writer("1", "d", "pgsluice_rest", "g")
+
+
+@pytest.mark.parametrize(
+    ("lines", "before", "until"),
+    [
+        pytest.param("", SIBLING, 50, id="another group"),
+        pytest.param("", Writer("1", "d", "pgsluice", "g"), 50, id="before there were groups"),
+        pytest.param("", Writer("1", "d", "other", "g"), None, id="another configuration"),
+        pytest.param("", Writer("2", "d", "pgsluice_rest", "g"), None, id="another server"),
+        pytest.param(ROWS, SIBLING, None, id="no t"),
+        pytest.param('[envelope]\nwithout_truncates = ["s"]', SIBLING, None, id="no t on request"),
+    ],
+)
+def test_what_a_previous_owner_has_published_counts_where_the_copy_sets_the_rest_right(
+    tmp_path: Path, lines: str, before: Writer, until: int | None
+) -> None:
+    (tmp_path / "pgsluice.toml").write_text(f"{FILE}{lines}")
+    settings = choose_group(load_settings(tmp_path / "pgsluice.toml", {}), "lows")
+    taken = {"s": Owner(MINE, before, Lsn(70))}
+
+    found = published_until(settings, taken, Lsn(50))
+
+    assert found == ({} if until is None else {"s": until})
