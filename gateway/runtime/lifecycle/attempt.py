@@ -54,7 +54,12 @@ from gateway.runtime.loop.pipeline import Outcome
 from gateway.runtime.loop.receiver import Receiver
 from gateway.runtime.planning.lost_records import copied_again
 from gateway.runtime.planning.lost_topics import forget_lost, hold_lost, unknown_ends
-from gateway.runtime.planning.ownership import all_pending, forget_foreign_offsets, published_until
+from gateway.runtime.planning.ownership import (
+    all_pending,
+    forget_foreign_offsets,
+    published_until,
+    warn_of_gaps,
+)
 from gateway.runtime.planning.routes import Outside
 from gateway.runtime.planning.setup import (
     make_sink,
@@ -268,6 +273,8 @@ class Attempt:
         routes = self._routes(slot)
         fingerprint, stopping = setup.definitions.fingerprint, self._process.stopping
         facts = slot.facts_while_held(recovered)
+        position = ZERO_LSN if facts.watermark is None else facts.watermark.end_lsn
+        warn_of_gaps(setup.plan, taken, position or slot.made_at or ZERO_LSN)
         if slot.made_at is not None and _is_new(facts, slot.made_at):
             first = Watermark(slot.made_at, setup.facts.timeline, fingerprint, ())
             return GoOn(begin(setup.plan, first, routes, sink, stopping, recovered.parts))

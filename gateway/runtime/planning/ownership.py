@@ -13,17 +13,21 @@ finds the CLAIM last does all of it, again if need be.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import cache, partial
+from typing import Final
 
 import psycopg
 
 from gateway.config import Settings
 from gateway.core.errors import FatalError
-from gateway.core.lsn import ZERO_LSN, Lsn
+from gateway.core.lsn import ZERO_LSN, Lsn, format_lsn
 from gateway.core.records import Writer
 from gateway.core.watermark import CopyState, Watermark, restarted
+from gateway.definitions.model import Plan
+from gateway.observe import event
 from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.delivery.committed_state import CommittedState
 from gateway.sink.delivery.sink import TransactionalSink
@@ -44,8 +48,11 @@ __all__ = [
     "published_until",
     "refuse_foreign_topics",
     "topics_of",
+    "warn_of_gaps",
     "writer_of",
 ]
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 def _identity(facts: ServerFacts, settings: Settings) -> SlotIdentity:
@@ -182,6 +189,30 @@ def published_until(settings: Settings, taken: Mapping[str, Owner], wal_end: Lsn
         and owner.taken_from.slot in siblings
         and settings.envelope.of(name).truncates
     }
+
+
+def warn_of_gaps(plan: Plan, taken: Mapping[str, Owner], position: Lsn) -> None:
+    """Log the subscriptions of which changes may be lost, because nothing is copied.
+
+    Args:
+        plan: The plan.
+        taken: Owners of the subscriptions that were taken from another gateway.
+        position: Position from which this gateway reads; the slot does not have what is before.
+    """
+    copying = {one.name for one in plan.subscriptions if one.copy_data}
+    for name, owner in taken.items():
+        if name in copying or not owner.reads_same_server or owner.reached >= position:
+            continue
+        event(
+            _LOG,
+            logging.WARNING,
+            "changes of a subscription with copy_data = false may be lost",
+            subscription=name,
+            published_until=format_lsn(owner.reached),
+            read_from=format_lsn(position),
+            hint=f"while the slot of {owner.taken_from} exists, move the subscription back there "
+            "and let it read up to the second position; then move it again",
+        )
 
 
 def _has_watermark(settings: Settings, facts: ServerFacts) -> bool:

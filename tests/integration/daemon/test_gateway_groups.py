@@ -129,6 +129,39 @@ def test_a_subscription_that_moves_to_another_group_and_back_is_published_once(
     ]
 
 
+def test_a_move_without_copies_says_which_changes_may_be_lost_and_its_hint_finds_them(
+    scene: Callable[..., Scene], database: Database
+) -> None:
+    slot = f"gw_{database.name}"
+    low, high = f"{slot}_low", f"{slot}_high"
+    before, after = {"lows": [low], "rest": [high]}, {"lows": [], "rest": [low, high]}
+    definitions = DEFINITIONS.replace("PUBLICATION low;", "PUBLICATION low WITH (copy_data=false);")
+    s = scene(definitions, **{"source.groups": before})
+    with database.connect() as connection:
+        connection.execute(
+            "CREATE TABLE t (a int PRIMARY KEY, b int); CREATE TABLE other (a int PRIMARY KEY)"
+        )
+
+        def run(group: str, groups: dict[str, list[str]]) -> str:
+            s.project.extra = {"source.groups": groups}
+            ended = s.cli("run", "--group", group, "--endpos", current_lsn(connection))
+            assert ended.code == 0, ended.err
+            return ended.err
+
+        run("lows", before)
+        connection.execute("INSERT INTO t VALUES (1, 0)")
+        run("rest", before)
+        moved = run("rest", after)
+        missing = s.rebuilt("t", low)
+        back = run("lows", before)
+
+    warning = "changes of a subscription with copy_data = false may be lost"
+    assert f"subscription={low}" in moved.partition(warning)[2]
+    assert missing == []
+    assert warning not in back
+    assert s.rebuilt("t", low) == [(1, 0)]
+
+
 def test_a_gateway_that_is_not_told_its_group_says_which_there_are(
     scene: Callable[..., Scene], database: Database
 ) -> None:
