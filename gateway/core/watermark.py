@@ -53,8 +53,8 @@ class CopyState:
     it cannot be published and receives nothing until it is copied, and ``gone`` if it is forgotten.
 
     Attributes:
-        consistent_point: LSN at which it entered this state. While pending, the LSN up to which
-            another gateway has published its changes; None if none has.
+        consistent_point: LSN at which it entered this state. While pending or held, and if it is
+            after the watermark, the LSN up to which another gateway has published its changes.
         definition: Fingerprint of the definition of its rows, see `gateway.definitions.changes`;
             empty if unknown.
         progress: Progress of the copy.

@@ -86,6 +86,11 @@ def copy_states(
     states = tuple(states)
     known = {(state.subscription, state.schema, state.table): state for state in states}
     described = {(state.subscription, state.oid): state.taken for state in states if state.taken}
+    published = {
+        key: state.consistent_point
+        for key, state in known.items()
+        if state.state in ("pending", "held")
+    }
     result = []
     copied = {(copy.subscription, copy.target_oid) for copy in plan.copies}
     for copy in plan.copies:
@@ -115,8 +120,8 @@ def copy_states(
             result.append(replace(state, definition=_adopted(state.definition, fingerprint)))
         else:
             taken = describe(plan, copy) if before else taken
-            pending = CopyState(*key, "pending", definition=fingerprint, oid=oid, taken=taken)
-            result.append(replace(pending, topic=topic))
+            pending = CopyState(*key, "pending", published.get(key), fingerprint, oid=oid)
+            result.append(replace(pending, taken=taken, topic=topic))
     subscriptions = {subscription.name for subscription in plan.subscriptions}
     for table in plan.held:
         key = (table.subscription, table.schema, table.table)
@@ -127,7 +132,7 @@ def copy_states(
         held = replace(held, taken=describe_masks(table.masked_as, before), cause=table.cause)
         if held.waits_for_request and names is not None:
             held = replace(held, topic=topic_of(*key, names))
-        if state is not None and state.state == "held":
+        if state is not None and state.state in ("held", "pending"):
             held = replace(held, consistent_point=state.consistent_point)
         result.append(held)
     missing = {(schema, name): why for schema, name, why in plan.missing}

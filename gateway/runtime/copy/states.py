@@ -108,7 +108,7 @@ class CopyStates:
         after = self.set(
             copy,
             state="pending",
-            consistent_point=None,
+            consistent_point=before.consistent_point if before.state == "pending" else None,
             progress=Progress(),
             asked=None,
             published=0,

@@ -16,6 +16,7 @@ from contextlib import ExitStack, closing, nullcontext
 from functools import partial
 from typing import Final
 
+from gateway.config import Settings
 from gateway.core.errors import FatalError, TransientError
 from gateway.core.lsn import ZERO_LSN, Lsn, format_lsn
 from gateway.core.watermark import CopyRequest, CopyState, StatePart, StateParts, Watermark
@@ -108,7 +109,7 @@ class Streaming:
             ask_server=carried.ask_server,
             moving=None if self._followed is None else followed.moving,
         )
-        self._routes.begins |= _published_elsewhere(going_on.watermark)
+        self._routes.begins |= _published_elsewhere(going_on.watermark, settings)
         router = Router(
             self._routes,
             setup.routing,
@@ -344,7 +345,7 @@ class Streaming:
         return copier
 
 
-def _published_elsewhere(watermark: Watermark) -> dict[tuple[str, int], Lsn]:
+def _published_elsewhere(watermark: Watermark, settings: Settings) -> dict[tuple[str, int], Lsn]:
     """Return positions up to which another gateway has published, by subscription and OID."""
     return {
         (state.subscription, state.oid): state.consistent_point
@@ -352,6 +353,7 @@ def _published_elsewhere(watermark: Watermark) -> dict[tuple[str, int], Lsn]:
         if state.state == "pending"
         and state.consistent_point is not None
         and state.consistent_point > watermark.end_lsn
+        and settings.envelope.of(state.subscription).truncates
     }
 
 

@@ -512,6 +512,19 @@ def test_siblings_of_a_dropped_partition_have_not_left() -> None:
     assert recalled.earlier == {("s", 3)}
 
 
+def test_a_pending_table_keeps_the_position_up_to_which_another_gateway_has_published() -> None:
+    now, later = plan(None), plan("(a > 5)")
+    pending = replace(ready(now), state="pending", consistent_point=Lsn(70))
+    held = HeldTable("s", "public", "t", 1, "trouble")
+
+    (redefined,) = states(pending, later)
+    (aside,) = states(pending, replace(now, publishes=(), copies=(), held=(held,)))
+    (back,) = states(aside, now)
+
+    assert {each.consistent_point for each in (redefined, aside, back)} == {70}
+    assert [aside.state, back.state] == ["held", "pending"]
+
+
 def test_a_listed_table_that_is_not_there_is_missing_until_it_is_made_again() -> None:
     before = plan("(a > 5)")
     listed = replace(

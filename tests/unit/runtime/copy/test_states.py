@@ -77,6 +77,16 @@ def test_a_table_that_is_held_is_to_be_copied_from_its_beginning(
     assert len(caplog.records) == 1
 
 
+def test_a_pending_table_whose_schema_is_refused_keeps_its_position(addresses: Addresses) -> None:
+    states = ready(addresses)
+    states.set(COPIES[0], state="pending", consistent_point=Lsn(70))
+    addresses.refused["s", T1] = SchemaRefusedError("refused")
+
+    refused, _ = states.all()
+
+    assert (refused.state, refused.consistent_point) == ("pending", 70)
+
+
 def test_a_new_partition_of_a_tree_below_that_is_read_is_read(addresses: Addresses) -> None:
     """The plan in force does not have it: what is above it is known from the new one."""
     middle, low, high = 5, 6, 7
