@@ -56,6 +56,7 @@ from gateway.runtime.planning.lost_records import copied_again
 from gateway.runtime.planning.lost_topics import forget_lost, hold_lost, unknown_ends
 from gateway.runtime.planning.ownership import (
     all_pending,
+    check_owners,
     forget_foreign_offsets,
     published_until,
     warn_of_gaps,
@@ -190,7 +191,10 @@ class Attempt:
         )
         # After an outage of Kafka, the slot decides which gateway goes on.
         source = settings.source
-        sink.resume_while(partial(is_reading, source.dsn, source.slot, stream.backend_pid))
+        sink.resume_while(
+            partial(is_reading, source.dsn, source.slot, stream.backend_pid),
+            partial(check_owners, settings, setup.facts, slot.subscriptions),
+        )
         # The stream goes first: a server that is stopping does not wait for Kafka.
         stack.callback(lambda: sink.close(process.close_timeout_s()))
         stack.callback(receiver.close)

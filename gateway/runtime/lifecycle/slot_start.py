@@ -159,16 +159,20 @@ class SlotStart:
         event(_LOG, logging.INFO, "slot created", slot=slot, consistent_point=format_lsn(point))
         return point
 
+    @property
+    def subscriptions(self) -> list[str]:
+        """Names of the subscriptions that are published, whose topics are this gateway's."""
+        muted = self.setup.routing.muted
+        return [s.name for s in self.setup.plan.subscriptions if s.name not in muted]
+
     def claim(self) -> dict[str, Owner]:
         """Claim the topics of all subscriptions; refused if they are another gateway's.
 
         Returns:
             As `gateway.runtime.planning.ownership.claim_topics`.
         """
-        setup, outside = self.setup, self.outside
-        muted = setup.routing.muted
-        names = [s.name for s in setup.plan.subscriptions if s.name not in muted]
-        return claim_topics(self.settings, outside.connection, setup.facts, outside.registry, names)
+        facts, outside, names = self.setup.facts, self.outside, self.subscriptions
+        return claim_topics(self.settings, outside.connection, facts, outside.registry, names)
 
     def start(self) -> ReplicationConnection:
         """Start the stream of the slot: from here on no other gateway leads."""

@@ -43,6 +43,7 @@ from schemas.topic_names import topic_part
 
 __all__ = [
     "all_pending",
+    "check_owners",
     "claim_topics",
     "forget_foreign_offsets",
     "published_until",
@@ -88,6 +89,20 @@ def refuse_foreign_topics(
         known=cache(partial(_has_watermark, settings, facts)),
         siblings=_idle_siblings(settings, connection),
     )
+
+
+def check_owners(settings: Settings, facts: ServerFacts, subscriptions: Collection[str]) -> None:
+    """Refuse topics that another gateway has taken over since they were claimed here.
+
+    It may be called in any thread.
+
+    Raises:
+        ForeignTopics: names both.
+        TransientError: Kafka or the registry does not answer.
+    """
+    with Registry(settings.registry) as registry:
+        owners = read_owners(settings.kafka, registry, subscriptions)
+    refuse_foreign(writer_of(facts, settings), owners, known=lambda: True)
 
 
 def claim_topics(

@@ -103,6 +103,7 @@ class TransactionalSink(Closing):
         self._transactions = self._connect()
         self._resendable: list[Batch] | None = []
         self._holds_slot: Callable[[], bool] | None = None
+        self._check_owners: Callable[[], None] = lambda: None
         self._inbox: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
         self._outcome: tuple[Batch, Exception | None] | None = None
         self._busy = False
@@ -142,15 +143,21 @@ class TransactionalSink(Closing):
         self._started = True
         return recovered
 
-    def resume_while(self, holds_slot: Callable[[], bool] | None) -> None:
+    def resume_while(
+        self,
+        holds_slot: Callable[[], bool] | None,
+        check_owners: Callable[[], None] = lambda: None,
+    ) -> None:
         """Let the sink continue by itself after a transient failure while this is set.
 
         Args:
             holds_slot: Whether this gateway holds the slot at the time of the call; may wait some
                 seconds for proof. Called in the worker's thread, before another producer fences all
                 others. None: failures end the sink.
+            check_owners: Raises a FatalError if another gateway has taken topics over. Called in
+                the worker's thread once all others are fenced, as is a takeover's own fence.
         """
-        self._holds_slot = holds_slot
+        self._holds_slot, self._check_owners = holds_slot, check_owners
 
     def begin_after(
         self,
@@ -412,6 +419,7 @@ class TransactionalSink(Closing):
                 self._transactions.reach(self._progress.topic)
                 if self._holds_slot is not None and self._holds_slot():
                     self._transactions.start()
+                    self._check_owners()
                     return self._batches_to_resend()
             except TransientError as error:
                 failure = error

@@ -8,7 +8,8 @@ until its writer's next marker, which is in one Kafka transaction with the state
 tables are to be copied (`gateway.runtime.planning.ownership`): wherever a gateway dies between the
 two, the next start finds the CLAIM without a successor, and does the same. The previous owner is
 fenced before the CLAIM, since its open Kafka transaction would hide it, and once more when the
-CLAIM can be read: whoever starts after that sees it, and whoever started before cannot write.
+CLAIM can be read: whoever starts after that sees it, and whoever started before cannot write. A
+sink that replaces its producer by itself starts in this sense, too (`TransactionalSink`).
 """
 
 from __future__ import annotations

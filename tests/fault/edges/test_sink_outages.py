@@ -6,21 +6,28 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from devkit.embedded.kafka import EmbeddedKafka
+from gateway.config import load_settings
 from gateway.core.descriptors import wait_readable
 from gateway.core.lsn import Lsn
-from gateway.core.records import Batch, Cut, Feed, Record
+from gateway.core.records import Batch, Cut, Feed, Record, Writer
 from gateway.core.watermark import Watermark
+from gateway.runtime.planning.ownership import check_owners
 from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.delivery.producer import TransactionalProducer
 from gateway.sink.delivery.sink import TransactionalSink
+from gateway.sink.own_topics.claims import take_over
 from gateway.sink.own_topics.compacted_topic import read_compacted
+from gateway.sink.own_topics.owners import ForeignTopics, Owner
 from gateway.sink.own_topics.progress import KafkaProgress
 from gateway.sink.own_topics.requests import forget_offsets
+from gateway.sink.registry.registry import Registry
 from gateway.sink.topics.topics import TopicSpec, ensure_topics, progress_topic_spec
+from gateway.source.session.connection import ServerFacts
 from tests.support.backends.proxy import Proxy
 from tests.support.backends.rack import Rack
 from tests.support.run.waiting import PATIENCE, wait_until
@@ -30,6 +37,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.java, pytest.mark.slow]
 TIMEOUT_S = 120
 FEED = Feed("s", "s.transaction", b"\0\0\0\0\7\0\0", {"rows": 1})
 FED = frozenset(FEED.tables)
+FACTS = ServerFacts("1", "db", 1, 160004, "UTF8", "logical", False, 1, 1, "-1", "u", True)
 
 
 class FixedIds:
@@ -134,6 +142,41 @@ def test_an_outage_after_offsets_were_forgotten_is_waited_for(broker: EmbeddedKa
 
         assert wait_readable([sink.fileno()], TIMEOUT_S), "the sink has not gone on"
         sink.collect()
+
+
+def test_topics_that_are_taken_over_during_an_outage_are_left_to_their_new_owner(
+    broker: EmbeddedKafka, registry: str, tmp_path: Path
+) -> None:
+    kafka: dict[str, str | int | bool] = {"bootstrap.servers": broker.bootstrap_servers}
+    (tmp_path / "pgsluice.toml").write_text(
+        '[source]\ndsn = "postgresql://u@h/db"\nslot = "slot"\n'
+        '[definitions]\nfile = "replication.sql"\n'
+        f'[kafka]\n"bootstrap.servers" = "{broker.bootstrap_servers}"\n'
+        f'[registry]\nurl = "{registry}"\n'
+    )
+    settings = load_settings(tmp_path / "pgsluice.toml", {})
+    mine, other = (Writer("1", "db", slot, "gw") for slot in ("slot", "other"))
+
+    def is_taken_over_here() -> bool:
+        with Registry(settings.registry) as schemas:
+            take_over(kafka, schemas, other, {"s": Owner(mine)})
+        return True
+
+    with make_sink(broker.bootstrap_servers, timeout_ms=3_000) as sink:
+        sink.resume_while(is_taken_over_here, partial(check_owners, settings, FACTS, ["s"]))
+        sink.open()
+        finish(sink, whole(1, piece(1)))
+        finish(sink, Batch(piece(2)))
+        broker.kill()
+        over = time.monotonic() + 6
+        sink.submit(whole(2, piece(2)))
+        wait_until(lambda: time.monotonic() > over, 60, "the Kafka transaction to time out")
+        broker.restart()
+        assert wait_readable([sink.fileno()], TIMEOUT_S), "the sink has not ended"
+        with pytest.raises(ForeignTopics, match='slot "other"'):
+            sink.collect()
+
+    assert keys(broker) == [b"1"] * 20
 
 
 @pytest.mark.parametrize(
