@@ -115,7 +115,7 @@ class SetBuilder:
         """Return the builder of a set that begins with a void read, and awaits another one.
 
         The set has what was read, and the changes that the read has not seen: a TRUNCATE alone
-        would leave an empty set, by which NOT IN lets every row pass. What these remove and the
+        would leave an empty set, by which NOT IN lets every row pass. A removal of a row that the
         read lacks counts for nothing.
 
         Args:
