@@ -1,4 +1,4 @@
-"""What makes a plan another one, and which copies and subscriptions come with it."""
+"""Plans that differ, and the copies and subscriptions that come with another one."""
 
 from __future__ import annotations
 

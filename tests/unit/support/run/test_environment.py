@@ -1,4 +1,4 @@
-"""Where a run keeps the data of its servers."""
+"""The place for the data of a run's servers."""
 
 from __future__ import annotations
 
