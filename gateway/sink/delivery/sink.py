@@ -35,6 +35,7 @@ from gateway.core.closing import Closing
 from gateway.core.errors import (
     FatalError,
     GatewayError,
+    HiddenMarkersError,
     KafkaTransactionTimeout,
     LostRecordsError,
     TopicAlteredError,
@@ -421,6 +422,8 @@ class TransactionalSink(Closing):
                     self._transactions.start()
                     self._check_owners()
                     return self._batches_to_resend()
+            except HiddenMarkersError:
+                raise  # another attempt does without these subscriptions
             except TransientError as error:
                 failure = error
             else:

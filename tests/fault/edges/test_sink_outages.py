@@ -13,6 +13,7 @@ import pytest
 from devkit.embedded.kafka import EmbeddedKafka
 from gateway.config import load_settings
 from gateway.core.descriptors import wait_readable
+from gateway.core.errors import HiddenMarkersError
 from gateway.core.lsn import Lsn
 from gateway.core.records import Batch, Cut, Feed, Record, Writer
 from gateway.core.watermark import Watermark
@@ -142,6 +143,27 @@ def test_an_outage_after_offsets_were_forgotten_is_waited_for(broker: EmbeddedKa
 
         assert wait_readable([sink.fileno()], TIMEOUT_S), "the sink has not gone on"
         sink.collect()
+
+
+def test_markers_that_are_hidden_after_an_outage_end_the_sink_at_once(
+    broker: EmbeddedKafka,
+) -> None:
+    def hidden() -> None:
+        raise HiddenMarkersError("the markers of s cannot be read", subscriptions=["s"])
+
+    with make_sink(broker.bootstrap_servers, timeout_ms=3_000) as sink:
+        sink.resume_while(lambda: True, hidden)
+        sink.open()
+        finish(sink, whole(1, piece(1)))
+        finish(sink, Batch(piece(2)))
+        broker.kill()
+        over = time.monotonic() + 6
+        sink.submit(whole(2, piece(2)))
+        wait_until(lambda: time.monotonic() > over, 60, "the Kafka transaction to time out")
+        broker.restart()
+        assert wait_readable([sink.fileno()], TIMEOUT_S), "the sink has not ended"
+        with pytest.raises(HiddenMarkersError):
+            sink.collect()
 
 
 def test_topics_that_are_taken_over_during_an_outage_are_left_to_their_new_owner(
