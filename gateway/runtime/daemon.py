@@ -17,7 +17,6 @@ from gateway.config import Settings
 from gateway.core.errors import (
     AccessError,
     GatewayError,
-    HiddenMarkersError,
     LostRecordsError,
     TransientError,
 )
@@ -132,8 +131,7 @@ class Daemon:
                 self._carried.ask_server |= isinstance(error, UnexpectedFilterError)
                 if isinstance(error, LostRecordsError):
                     self._carried.lost |= error.topics
-                if isinstance(error, HiddenMarkersError):
-                    self._carried.hidden |= error.subscriptions
+                self._carried.note_hidden(error)
                 self.counters.count_error(error)
                 pause_s = retries.after(
                     error,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from gateway.config import Settings
+from gateway.core.errors import GatewayError, HiddenMarkersError
 from gateway.core.lsn import Lsn
 from gateway.definitions.model import Definitions, Fault, TableId
 from gateway.observe import Counters, OnBatch
@@ -63,8 +64,8 @@ class Carried:
             failed.
         has_streamed: Whether a stream has run in this process.
         ask_server: Whether filters that the server evaluates may appear.
-        hidden: Subscriptions whose markers attempts could not read in time; the next ones do
-            without them until a stream has run.
+        hidden: Subscriptions whose markers attempts could not read in time; the next one does
+            without them.
         lost: Topics that lack records, whose tables are not being copied yet.
         warned: Risks of topics that have been logged.
         definitions: Definitions in force, once a gateway has streamed; None for those of the file,
@@ -83,6 +84,17 @@ class Carried:
     definitions: Definitions | None = None
     faults: Mapping[TableId, Fault] = field(default_factory=dict)
     broken_sets: frozenset[int] = frozenset()
+
+    def note_hidden(self, error: GatewayError) -> None:
+        """Note which subscriptions the next attempt does without, after the error of this one.
+
+        They add up, since two may be hidden in turns, until an attempt fails for no other one:
+        then those that are not hidden any more are tried again.
+        """
+        new: frozenset[str] = frozenset()
+        if isinstance(error, HiddenMarkersError):
+            new = error.subscriptions
+        self.hidden = new if new <= self.hidden else self.hidden | new
 
     def pop_broken_sets(self) -> frozenset[int]:
         """Return the tables whose sets are built again, once."""
