@@ -198,13 +198,30 @@ def _loss(name: str, slot: SlotStatus | None, watermark: Watermark) -> str | Non
 
 
 def _go_on(facts: Facts, watermark: Watermark, confirmed_lsn: Lsn | None) -> GoOn:
-    watermark = replace(watermark, timeline=max(watermark.timeline, facts.server.timeline))
+    watermark = _on_the_timeline_of(facts.server, watermark)
     if watermark.definitions != facts.definitions:
         return GoOn(watermark, confirmed_lsn, rewritten=True)
     states = copy_states(facts.plan, watermark.copies, reconcile=False, names=facts.topic_names)
     if _tables_of(states) != _tables_of(watermark.copies):
         return GoOn(watermark, confirmed_lsn, altered=True)
     return GoOn(replace(watermark, copies=states), confirmed_lsn)
+
+
+def _on_the_timeline_of(server: ServerPosition, watermark: Watermark) -> Watermark:
+    """Return the watermark without what an older timeline had after it was left.
+
+    A table that is pending or held may have the position of a previous owner of its topics.
+    """
+    if server.timeline <= watermark.timeline:
+        return watermark
+    left = server.history[watermark.timeline]
+    copies = tuple(
+        replace(state, consistent_point=left)
+        if state.state in ("pending", "held") and (state.consistent_point or ZERO_LSN) > left
+        else state
+        for state in watermark.copies
+    )
+    return replace(watermark, timeline=server.timeline, copies=copies)
 
 
 def _tables_of(states: Iterable[CopyState]) -> set[tuple[str, str, str, int, str]]:

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.core.errors import FatalError, SlotError, TransientError
 from gateway.core.lsn import ZERO_LSN, Lsn
-from gateway.core.watermark import Watermark
+from gateway.core.watermark import CopyState, Watermark
 from gateway.definitions.model import Plan
 from gateway.runtime.lifecycle.start_decision import (
     Decision,
@@ -251,6 +251,20 @@ def test_the_watermark_takes_on_the_timeline_that_it_is_continued_on() -> None:
 
     assert isinstance(decision, GoOn)
     assert decision.watermark.timeline == 3
+
+
+def test_positions_that_an_older_timeline_had_after_it_was_left_are_not_kept() -> None:
+    points = {"pending": 450, "held": 5000, "ready": 5000}
+    copies = tuple(
+        CopyState("s", "public", state, state, Lsn(point), oid=point)  # type: ignore[arg-type]
+        for state, point in points.items()
+    )
+    slot = replace(SLOT, confirmed_flush_lsn=Lsn(300))
+    found = decide(replace(FACTS, slot=slot, watermark=Watermark(Lsn(400), 2, "other", copies)))
+
+    assert isinstance(found, GoOn)
+    kept = {state.table: state.consistent_point for state in found.watermark.copies}
+    assert kept == {"pending": 450, "held": 500, "ready": 5000}
 
 
 def test_a_history_file_is_read() -> None:
