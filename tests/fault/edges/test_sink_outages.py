@@ -145,6 +145,19 @@ def test_an_outage_after_offsets_were_forgotten_is_waited_for(broker: EmbeddedKa
         sink.collect()
 
 
+def lose_a_transaction(broker: EmbeddedKafka, sink: TransactionalSink) -> None:
+    """Let an outage last until the open Kafka transaction has timed out; the sink has ended."""
+    sink.open()
+    finish(sink, whole(1, piece(1)))
+    finish(sink, Batch(piece(2)))
+    broker.kill()
+    over = time.monotonic() + 6
+    sink.submit(whole(2, piece(2)))
+    wait_until(lambda: time.monotonic() > over, 60, "the Kafka transaction to time out")
+    broker.restart()
+    assert wait_readable([sink.fileno()], TIMEOUT_S), "the sink has not ended"
+
+
 def test_markers_that_are_hidden_after_an_outage_end_the_sink_at_once(
     broker: EmbeddedKafka,
 ) -> None:
@@ -153,15 +166,7 @@ def test_markers_that_are_hidden_after_an_outage_end_the_sink_at_once(
 
     with make_sink(broker.bootstrap_servers, timeout_ms=3_000) as sink:
         sink.resume_while(lambda: True, hidden)
-        sink.open()
-        finish(sink, whole(1, piece(1)))
-        finish(sink, Batch(piece(2)))
-        broker.kill()
-        over = time.monotonic() + 6
-        sink.submit(whole(2, piece(2)))
-        wait_until(lambda: time.monotonic() > over, 60, "the Kafka transaction to time out")
-        broker.restart()
-        assert wait_readable([sink.fileno()], TIMEOUT_S), "the sink has not ended"
+        lose_a_transaction(broker, sink)
         with pytest.raises(HiddenMarkersError):
             sink.collect()
 
@@ -186,15 +191,7 @@ def test_topics_that_are_taken_over_during_an_outage_are_left_to_their_new_owner
 
     with make_sink(broker.bootstrap_servers, timeout_ms=3_000) as sink:
         sink.resume_while(is_taken_over_here, partial(check_owners, settings, FACTS, ["s"]))
-        sink.open()
-        finish(sink, whole(1, piece(1)))
-        finish(sink, Batch(piece(2)))
-        broker.kill()
-        over = time.monotonic() + 6
-        sink.submit(whole(2, piece(2)))
-        wait_until(lambda: time.monotonic() > over, 60, "the Kafka transaction to time out")
-        broker.restart()
-        assert wait_readable([sink.fileno()], TIMEOUT_S), "the sink has not ended"
+        lose_a_transaction(broker, sink)
         with pytest.raises(ForeignTopics, match='slot "other"'):
             sink.collect()
 
