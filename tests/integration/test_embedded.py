@@ -19,8 +19,10 @@ from devkit.embedded.kafka import EmbeddedKafka
 from devkit.embedded.postgres import EmbeddedPostgres
 from devkit.embedded.processes import ServerError
 from devkit.embedded.registry import EmbeddedRegistry
+from tests.support.backends.broker import create_topics
 from tests.support.backends.proxy import Proxy
 from tests.support.backends.servers import Database, DatabaseFactory
+from tests.support.gateway.process import TopicReader
 from tests.support.run.waiting import wait_until
 
 
@@ -173,7 +175,7 @@ def test_a_server_ends_with_a_process_that_was_killed() -> None:
 def test_kafka_shows_committed_transactions_only(kafka: str) -> None:
     topic = f"embedded-{uuid.uuid4().hex}"
     admin = AdminClient({"bootstrap.servers": kafka})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    create_topics(admin, [NewTopic(topic, 1, 1)])
     producer = Producer({"bootstrap.servers": kafka, "transactional.id": topic})
     producer.init_transactions(30)
     for value, end in (
@@ -193,12 +195,35 @@ def test_kafka_shows_committed_transactions_only(kafka: str) -> None:
 
 @pytest.mark.kafka
 @pytest.mark.java
+def test_topics_are_read_to_the_end_of_a_commit_that_is_on_its_way(
+    kafka: str, registry: str
+) -> None:
+    topic = f"embedded-{uuid.uuid4().hex}"
+    create_topics(AdminClient({"bootstrap.servers": kafka}), [NewTopic(topic, 1, 1)])
+    producer = Producer({"bootstrap.servers": kafka, "transactional.id": topic})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, None)
+    producer.flush(30)
+
+    class Reader(TopicReader):
+        def uncommitted_end(self, topic: str, partition: int) -> int:
+            end = super().uncommitted_end(topic, partition)
+            producer.commit_transaction(30)
+            return end
+
+    with Reader(kafka, registry) as reader:
+        assert len(reader.read(topic)) == 1
+
+
+@pytest.mark.kafka
+@pytest.mark.java
 @pytest.mark.slow
 def test_kafka_survives_kill_and_keeps_its_records() -> None:
     with EmbeddedKafka() as broker:
         servers = broker.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": servers})
-        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(30)
+        create_topics(admin, [NewTopic("t", 1, 1)])
         producer = Producer({"bootstrap.servers": servers, "acks": "all"})
         producer.produce("t", b"before")
         assert producer.flush(30) == 0
@@ -220,13 +245,13 @@ def test_kafka_behind_a_proxy_is_reached_through_it_alone_and_directly() -> None
     with Proxy() as proxy, EmbeddedKafka(advertised_port=proxy.port) as broker:
         proxy.forward_to(broker.proxied_port)
         direct = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        direct.create_topics([NewTopic("t", 1, 1)])["t"].result(30)
+        create_topics(direct, [NewTopic("t", 1, 1)])
         producer = Producer(
             {
                 "bootstrap.servers": f"127.0.0.1:{proxy.port}",
                 "transactional.id": "t",
-                "message.timeout.ms": 1000,
-                "transaction.timeout.ms": 2000,
+                "message.timeout.ms": 20_000,
+                "transaction.timeout.ms": 30_000,
             }
         )
         producer.init_transactions(30)

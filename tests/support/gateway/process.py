@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -18,12 +19,13 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 import fastavro
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from schemas.headers import DEBEZIUM_HEADERS
 from schemas.registry_trust import without_unused_authorities
+from tests.support.backends.broker import delete_topics, ends
 from tests.support.gateway.warm_start import ForkedProcess, needs_own_start
 from tests.support.run.waiting import WITNESSES, wait_until
 
@@ -34,6 +36,9 @@ _POLL_S = 0.01
 _LAST_WORDS: Final = 20
 _EMPTY_POLLS = 6000
 _SETTLING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+_COMMIT_S: Final = 3.0
+"""Seconds for which a Kafka transaction may be on its way to its end: a broker ends it after it has
+answered the commit, and a gateway confirms, reports and ends when it has that answer."""
 
 
 @dataclass
@@ -333,31 +338,23 @@ class TopicReader:
 
     def topics(self, prefix: str) -> list[str]:
         """Names of the topics that begin with `prefix`."""
-        admin = self._admin = self._admin or AdminClient(
-            {**PROMPT, "bootstrap.servers": self._bootstrap}
-        )
-        return sorted(t for t in admin.list_topics(timeout=60).topics if t.startswith(prefix))
+        listed = self._administrator().list_topics(timeout=60).topics
+        return sorted(topic for topic in listed if topic.startswith(prefix))
 
     def has(self, topic: str) -> bool:
         """Whether a topic exists; the cost does not depend on how many others do."""
-        admin = self._admin = self._admin or AdminClient(
-            {**PROMPT, "bootstrap.servers": self._bootstrap}
-        )
-        error = admin.list_topics(topic, timeout=60).topics[topic].error
+        error = self._administrator().list_topics(topic, timeout=60).topics[topic].error
         return error is None or error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART
 
     def delete(self, topic: str) -> None:
         """Delete a topic, and forget what was read of it: it may be made again."""
-        admin = self._admin = self._admin or AdminClient(
-            {**PROMPT, "bootstrap.servers": self._bootstrap}
-        )
-        admin.delete_topics([topic])[topic].result(60)
-        wait_until(lambda: not self.has(topic), TIMEOUT_S, f"{topic} to be gone")
+        delete_topics(self._administrator(), [topic])
         self._read_before.pop(topic, None)
 
     def read(self, topic: str) -> list[Read]:
         """Every committed record, partition by partition; tombstones included.
 
+        A Kafka transaction that is open is waited for `_COMMIT_S` seconds: it may be committed.
         What was read before is not asked for again: a topic only grows, or is deleted by `delete`.
         """
         starts, before = self._read_before.get(topic, ({}, []))
@@ -387,19 +384,33 @@ class TopicReader:
     def _ends(self, consumer: Consumer, topic: str) -> dict[int, int]:
         """Each partition's last stable offset: that of a consumer with ``read_committed``."""
         found: dict[int, int] = {}
+        written: dict[int, int] = {}
+        open_until = time.monotonic() + _COMMIT_S
 
         def all_found() -> bool:
             # The leader of a partition that is new, or whose broker is back, settles in a moment.
             try:
                 for p in consumer.list_topics(topic, timeout=60).topics[topic].partitions:
+                    if p not in written:
+                        written[p] = self.uncommitted_end(topic, p)
                     found[p] = consumer.get_watermark_offsets(TopicPartition(topic, p), 60)[1]
             except KafkaException as error:
                 assert error.args[0].code() in _SETTLING, error
                 return False
-            return True
+            is_settled = all(found[p] >= end for p, end in written.items())
+            return is_settled or time.monotonic() > open_until
 
-        wait_until(all_found, TIMEOUT_S, f"the end of topic {topic}")
+        wait_until(all_found, TIMEOUT_S, f"the end of topic {topic}", poll_s=0.01)
         return found
+
+    def uncommitted_end(self, topic: str, partition: int) -> int:
+        """A partition's end offset, records of open transactions included."""
+        place = TopicPartition(topic, partition)
+        return ends(self._administrator(), [place], IsolationLevel.READ_UNCOMMITTED)[place]
+
+    def _administrator(self) -> AdminClient:
+        self._admin = self._admin or AdminClient({**PROMPT, "bootstrap.servers": self._bootstrap})
+        return self._admin
 
     def _consume(self, consumer: Consumer, ends: dict[int, int]) -> Iterator[Read]:
         def done() -> bool:

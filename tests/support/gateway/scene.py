@@ -8,7 +8,7 @@ import os
 import time
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +17,12 @@ from typing import Any
 
 import psycopg
 import pytest
-from confluent_kafka import Consumer, IsolationLevel, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from gateway.cli import main
 from gateway.core.lsn import parse_lsn
+from tests.support.backends.broker import await_visible
 from tests.support.backends.servers import Database
 from tests.support.gateway.process import PROMPT, GatewayProject, Read, TopicReader
 from tests.support.models.rebuild import Rebuilt
@@ -99,29 +99,14 @@ class Scene:
         """``run --endpos`` in this process; it must end with 0."""
         ended = self.cli("run", "--endpos", endpos)
         assert ended.code == 0, ended.err
-        wait_until(self._is_settled, TIMEOUT_S, "the end of what is committed in Kafka")
-        return ended
-
-    def _is_settled(self) -> bool:
-        """Whether no transaction is open: a broker ends it after it has answered the commit."""
-        partitions = [
+        places = [
             TopicPartition(name, p)
             for name, topic in self._admin.list_topics(timeout=60).topics.items()
             if name.startswith(self.slot)
             for p in topic.partitions
         ]
-        committed = self._ends(partitions, IsolationLevel.READ_COMMITTED)
-        return committed == self._ends(partitions, IsolationLevel.READ_UNCOMMITTED)
-
-    def _ends(
-        self, partitions: Sequence[TopicPartition], isolation: IsolationLevel
-    ) -> dict[TopicPartition, int]:
-        latest: dict[TopicPartition, OffsetSpec] = {
-            partition: OffsetSpec.latest()  # type: ignore[no-untyped-call]
-            for partition in partitions
-        }
-        found = self._admin.list_offsets(latest, isolation_level=isolation)
-        return {partition: int(end.result().offset) for partition, end in found.items()}
+        await_visible(self._admin, places)
+        return ended
 
     def topic(self, table: str, subscription: str | None = None) -> str:
         """The topic of a table in schema public."""
@@ -133,8 +118,7 @@ class Scene:
 
     def uncommitted_end(self, table: str) -> int:
         """The end offset of a table's one partition, records of open transactions included."""
-        partition = TopicPartition(self.topic(table), 0)
-        return self._ends([partition], IsolationLevel.READ_UNCOMMITTED)[partition]
+        return self.reader.uncommitted_end(self.topic(table), 0)
 
     def markers(self, subscription: str | None = None) -> list[dict[str, Any]]:
         """The markers of a subscription; none while the topic does not exist."""

@@ -69,7 +69,8 @@ class Topics:
         return found
 
     def marked(self) -> list[dict[str, Any]]:
-        """The markers."""
+        """The markers, to the end: a broker ends a transaction after it has answered the commit."""
+        end = self._end(self.markers)
         consumer = Consumer(
             {
                 **PROMPT,
@@ -89,7 +90,8 @@ class Topics:
             error = message.error()
             if error is None:
                 found.append(decode_marker((message.value() or b"")[5:]))
-            return error is not None and error.code() == KafkaError._PARTITION_EOF
+            is_end = error is not None and error.code() == KafkaError._PARTITION_EOF
+            return is_end and (message.offset() or 0) >= end
 
         try:
             connect_first(consumer, self.markers)
@@ -105,12 +107,15 @@ class Topics:
 
     def uncommitted(self) -> int:
         """Records in partition 0, visible or not; control records count, too."""
+        return self._end(self.rows)
+
+    def _end(self, topic: str) -> int:
         consumer = Consumer(
             {**PROMPT, **self.kafka, "group.id": "test", "isolation.level": "read_uncommitted"}
         )
         try:
-            connect_first(consumer, self.rows)
-            _, end = consumer.get_watermark_offsets(TopicPartition(self.rows, 0), timeout=20)
+            connect_first(consumer, topic)
+            _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)
         finally:
             consumer.close()
         return end

@@ -9,14 +9,15 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 import schemas
 from schemas.registry_trust import without_unused_authorities
-from tests.support.run.waiting import PATIENCE, wait_until
+from tests.support.backends.broker import await_visible, create_topics
+from tests.support.run.waiting import PATIENCE
 from tests.support.spark.records import Record, TableTopic, encode
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Topics:
         )
         self._producer.init_transactions(30 * PATIENCE)
         self._next: Counter[tuple[str, int]] = Counter()
+        self._written: set[tuple[str, int]] = set()
         self._miscounted = ""
         self.writer: Mapping[str, Any] | None = None
         self._marker_schema = schemas.load("transaction")
@@ -63,12 +65,10 @@ class Topics:
     def create(self, topic: str, partitions: int = 1) -> None:
         """Create a topic, and wait until the broker that takes its records knows it.
 
-        The controller answers before, and a producer that knew a deleted topic of this name does
-        not ask: the broker would refuse to add the partition to its transaction.
+        A producer that knew a deleted topic of this name does not ask: the broker would refuse to
+        add the partition to its transaction.
         """
-        new = NewTopic(topic, num_partitions=partitions, replication_factor=1)
-        self._admin.create_topics([new])[topic].result(30 * PATIENCE)
-        wait_until(lambda: self._is_known(topic, partitions), 30, f"topic {topic}", poll_s=0.01)
+        create_topics(self._admin, [NewTopic(topic, partitions, replication_factor=1)])
 
     def miscount(self, topic: str) -> None:
         """Let the next marker say one record too many."""
@@ -119,7 +119,7 @@ class Topics:
             self._producer.flush(30 * PATIENCE)
             self._producer.abort_transaction(30 * PATIENCE)
         else:
-            self._producer.commit_transaction(30 * PATIENCE)
+            self._commit()
             for each in offsets:
                 self._next[each["topic"], each["partition"]] = each["next_offset"]
 
@@ -128,7 +128,7 @@ class Topics:
         self._producer.begin_transaction()
         for marker in markers:
             self._mark(marker)
-        self._producer.commit_transaction(30 * PATIENCE)
+        self._commit()
 
     def deliver(self) -> None:
         """Wait until the brokers have what was produced so far."""
@@ -139,15 +139,17 @@ class Topics:
         self._producer.begin_transaction()
         for record in records:
             self._produce(record)
-        self._producer.commit_transaction(30 * PATIENCE)
+        self._commit()
 
     def marker(self, body: bytes) -> bytes:
         """A record in the wire format that says it is a marker, with this as its Avro body."""
         return struct.pack(">bI", 0, self._marker_id) + body
 
-    def _is_known(self, topic: str, partitions: int) -> bool:
-        answer = self._admin.list_topics(topic, timeout=30).topics[topic]
-        return answer.error is None and len(answer.partitions) == partitions
+    def _commit(self) -> None:
+        """Commit, and wait until a job that reads to the end now reads what was committed."""
+        self._producer.commit_transaction(30 * PATIENCE)
+        await_visible(self._admin, [TopicPartition(*place) for place in self._written])
+        self._written.clear()
 
     def _mark(self, datum: Mapping[str, Any]) -> None:
         value = encode(self._marker_id, self._marker_schema, datum)
@@ -163,6 +165,7 @@ class Topics:
         self, record: Record, report: Callable[[KafkaError | None, Message], None] | None = None
     ) -> None:
         headers: list[tuple[str, str | bytes | None]] = [*record.headers]
+        self._written.add((record.topic, record.partition))
         while True:
             try:
                 self._producer.produce(
