@@ -40,10 +40,8 @@ from gateway.subselects.moves.reads import MoveChunk, MoveRequest
 __all__ = ["MoveReaders", "ReadError", "ReadFailure"]
 
 _INTEGERS: Final = frozenset(TYPES[name][0] for name in ("int2", "int4", "int8"))
-_MOST_ROWS: Final = 2_000
+_MOST_ROWS: Final = 500
 """Number of rows of a chunk: changes of other tables wait while they are published."""
-_FIRST_ROWS: Final = 500
-"""The same until the size of a row is known."""
 _EVERY: Final = 1 << 62
 """A number of rows that no table has."""
 _AHEAD: Final = 2
@@ -315,9 +313,9 @@ class MoveReaders:
         most = min(_MOST_ROWS, self._settings.chunk_rows)
         if self._settings.rows_per_second:
             most = min(most, self._settings.rows_per_second)
-        row_bytes = self._row_bytes.get(oid)
-        rows = _FIRST_ROWS if row_bytes is None else self._settings.chunk_bytes // row_bytes
-        return max(1, min(rows, most))
+        if row_bytes := self._row_bytes.get(oid):
+            most = min(most, self._settings.chunk_bytes // row_bytes)
+        return max(1, most)
 
     def _give_up(self, read: _Read, error: ReadError) -> None:
         with self._turn:
