@@ -68,6 +68,7 @@ class EmbeddedKafka(Embedded):
         self._password = password
         self._advertised_port = advertised_port
         self._config = dict(config or {})
+        self._settings: dict[str, str] = {}
         self._heap_mb = heap_mb
 
     @property
@@ -118,7 +119,7 @@ class EmbeddedKafka(Embedded):
             listeners["PROXIED"] = self.proxied_port
             advertised["PROXIED"] = self._advertised_port
         protocol = "PLAINTEXT" if self._password is None else "SASL_PLAINTEXT"
-        settings = {
+        self._settings = {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
@@ -143,7 +144,7 @@ class EmbeddedKafka(Embedded):
             **({} if self._password is None else _of_password(self._password)),
             **self._config,
         }
-        lines = (f"{key}={value}\n" for key, value in settings.items())
+        lines = (f"{key}={value}\n" for key, value in self._settings.items())
         self._properties.write_text("".join(lines))
 
     @property
@@ -168,15 +169,16 @@ class EmbeddedKafka(Embedded):
         ]
 
     def _format(self) -> None:
+        """Write what ``kafka-storage format`` does, without a JVM: an id for the cluster.
+
+        The features of a cluster that has no ``bootstrap.checkpoint`` are those of its release
+        (``BootstrapDirectory`` of Kafka's metadata).
+        """
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        # An id that starts with a dash would be read as an option.
-        cluster = "A" + cluster[1:]
-        Server(
-            "the formatting of Kafka's storage",
-            self._java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", self._properties),
-            log=self.folder / "format.log",
-            remove=self.folder,
-        ).await_success(timeout_s=120)
+        for folder in self._settings["log.dirs"].split(","):
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            meta = Path(folder) / "meta.properties"
+            meta.write_text(f"version=1\ncluster.id={cluster}\nnode.id=1\n")
 
     def _launch(self) -> Server:
         server = Server(
