@@ -165,10 +165,14 @@ class Attempt:
         identity = slot_identity(slot.setup.facts, slot.settings)
         self._process.standby.begin(identity, slot.setup.definitions.fingerprint)
         try:
-            return start_stream(slot, partial(self._stand_by, slot.outside.connection))
+            stream = start_stream(slot, partial(self._stand_by, slot.outside.connection))
         except DefinitionsChanged:
             self._carried.definitions = None
             return None
+        if stream is None:
+            # Left out, they would be copied again although the other gateway has published them.
+            self._carried.hidden = frozenset()
+        return stream
 
     def _open(
         self, stack: ExitStack, slot: SlotStart, stream: ReplicationConnection

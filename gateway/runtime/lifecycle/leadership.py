@@ -100,7 +100,8 @@ def start_stream(
         stand_by: Waits for a number of seconds, or until the gateway is to stop.
 
     Returns:
-        The started stream; None if the slot no longer exists.
+        The started stream; None if the slot no longer exists, or if the setup is from before
+        another gateway led and leaves out subscriptions that may be readable by now.
 
     Raises:
         StoppedWaiting: the gateway is to stop.
@@ -114,6 +115,8 @@ def start_stream(
             return None
         because = None if status.active else process.standby.why_not()
         if not status.active and because is None:
+            if slot.setup.hidden and process.standby.has_seen_leader:
+                return None
             try:
                 return slot.start()
             except SlotBusyError:

@@ -63,6 +63,9 @@ class Standby:
         settings: The configuration.
         counters: Counters that show why this gateway does not become leader.
         reload: Returns True once after a request to put the definitions into force.
+
+    Attributes:
+        has_seen_leader: Whether another gateway has led during this attempt.
     """
 
     def __init__(self, settings: Settings, counters: Counters, reload: Callable[[], bool]) -> None:
@@ -72,6 +75,7 @@ class Standby:
         self._identity: SlotIdentity | None = None
         self._fingerprint = ""
         self._led = False  # another gateway, since this one began or led itself
+        self.has_seen_leader = False
         self._requested = False
         self._sign: object = None
         self._why: str | None = None
@@ -88,6 +92,7 @@ class Standby:
         """
         self._identity, self._fingerprint = identity, fingerprint
         self._sign, self._found, self._look_at = None, None, 0.0
+        self.has_seen_leader = False
 
     def wait(self, connection: psycopg.Connection) -> None:
         """Check who leads and which definitions are in force, without waiting for Kafka.
@@ -99,7 +104,8 @@ class Standby:
         """
         self._requested |= self._reload()
         sign = reader_sign(connection, self._settings.source.slot)
-        self._led |= self._sign is not None and sign is not None and sign != self._sign
+        if self._sign is not None and sign is not None and sign != self._sign:
+            self._led = self.has_seen_leader = True
         self._sign = sign or self._sign
         found, self._found = self._found, None
         if found is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -21,12 +22,18 @@ from gateway.sink.registry.registry import Registry
 from gateway.sink.topics.log_bounds import read_log_bounds
 from gateway.sink.topics.topics import TopicSpec, ensure_topics
 from tests.support.backends.servers import Database
-from tests.support.gateway.scene import Scene, wait_for_copy_marker
+from tests.support.gateway.process import GatewayProcess
+from tests.support.gateway.scene import Scene, wait_for_copy_marker, wait_until_confirmed
 from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 
 A, B = (Writer("1", "shop", slot, "gw") for slot in "ab")
+TWO = (
+    "CREATE PUBLICATION p FOR TABLE t;"
+    "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+    "CREATE SUBSCRIPTION {s}_other CONNECTION '' PUBLICATION p;"
+)
 
 
 @contextmanager
@@ -41,6 +48,26 @@ def open_transaction(kafka: str, topic: str) -> Iterator[None]:
         yield
     finally:
         producer.abort_transaction()
+
+
+@contextmanager
+def running_daemon(s: Scene, pause: Callable[[float], None]) -> Iterator[Daemon]:
+    """A gateway in this process, whose pauses between attempts are made by `pause`."""
+    stopping = threading.Event()
+    daemon = Daemon(
+        load_settings(s.project.write()),
+        endpos=None,
+        stopping=stopping.is_set,
+        pause=pause,
+        report_copy=lambda _: None,
+    )
+    running = threading.Thread(target=daemon.run)
+    running.start()
+    try:
+        yield daemon
+    finally:
+        stopping.set()
+        running.join(60)
 
 
 def test_a_claim_that_could_not_be_read_is_not_written_and_the_error_names_its_topic(
@@ -59,12 +86,12 @@ def test_a_claim_that_could_not_be_read_is_not_written_and_the_error_names_its_t
             after = read_log_bounds(properties, topics)
             claim(properties, schemas, A, [free])
         claim(properties, schemas, A, [hidden, free])
-        owners = read_owners(properties, schemas, [hidden, free])
+        found = read_owners(properties, schemas, [hidden, free])
 
     assert raised.value.subscriptions == {hidden}
     assert free not in raised.value.message
     assert after == before
-    assert owners == {hidden: Owner(A), free: Owner(A)}
+    assert found == {hidden: Owner(A), free: Owner(A)}
 
 
 def test_a_group_that_writes_again_after_the_claim_of_another_is_named(
@@ -94,12 +121,7 @@ def test_a_group_that_writes_again_after_the_claim_of_another_is_named(
 def test_an_open_kafka_transaction_in_one_topic_of_markers_holds_its_subscription_alone(
     scene: Callable[..., Scene], database: Database, kafka: str
 ) -> None:
-    s = scene(
-        "CREATE PUBLICATION p FOR TABLE t;"
-        "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
-        "CREATE SUBSCRIPTION {s}_other CONNECTION '' PUBLICATION p;",
-        definitions={"watch_interval_s": 0.5},
-    )
+    s = scene(TWO, definitions={"watch_interval_s": 0.5})
     other = f"{s.slot}_other"
     with database.connect() as connection:
         connection.execute("CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t VALUES (1)")
@@ -124,17 +146,11 @@ def test_an_open_kafka_transaction_in_one_topic_of_markers_holds_its_subscriptio
 def test_topics_that_are_hidden_one_after_the_other_do_not_keep_the_rest_from_starting(
     scene: Callable[..., Scene], database: Database, kafka: str
 ) -> None:
-    s = scene(
-        "CREATE PUBLICATION p FOR TABLE t;"
-        "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
-        "CREATE SUBSCRIPTION {s}_other CONNECTION '' PUBLICATION p;"
-        "CREATE SUBSCRIPTION {s}_third CONNECTION '' PUBLICATION p;"
-    )
+    s = scene(TWO + "CREATE SUBSCRIPTION {s}_third CONNECTION '' PUBLICATION p;")
     markers = [f"{s.slot}_{name}.transaction" for name in ("other", "third")]
     with database.connect() as connection:
         connection.execute("CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t VALUES (1)")
     ensure_topics({"bootstrap.servers": kafka}, [TopicSpec(topic) for topic in markers])
-    stopping = threading.Event()
     pauses: list[float] = []
 
     with ExitStack() as stack:
@@ -145,19 +161,46 @@ def test_topics_that_are_hidden_one_after_the_other_do_not_keep_the_rest_from_st
             pauses.append(seconds)
 
         stack.enter_context(open_transaction(kafka, markers[0]))
-        daemon = Daemon(
-            load_settings(s.project.write()),
-            endpos=None,
-            stopping=stopping.is_set,
-            pause=pause,
-            report_copy=lambda _: None,
-        )
-        running = threading.Thread(target=daemon.run)
-        running.start()
-        try:
+        with running_daemon(s, pause):
             wait_for_copy_marker(s, "t", "ready")
-        finally:
-            stopping.set()
-            running.join(60)
 
     assert len(pauses) == 2
+
+
+def test_a_standby_takes_over_a_subscription_that_was_hidden_before_the_leader_started(
+    scene: Callable[..., Scene], database: Database, kafka: str
+) -> None:
+    s = scene(TWO)
+    other = f"{s.slot}_other"
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t VALUES (1)")
+    ensure_topics({"bootstrap.servers": kafka}, [TopicSpec(f"{other}.transaction")])
+    leaders: list[GatewayProcess] = []
+
+    with ExitStack() as stack:
+
+        def pause(seconds: float) -> None:
+            if not leaders:
+                stack.close()
+                leaders.append(s.project.start())
+                leaders[0].wait_until_copied()
+            time.sleep(seconds)
+
+        stack.enter_context(open_transaction(kafka, f"{other}.transaction"))
+        with running_daemon(s, pause) as standby:
+            wait_until(lambda: standby.counters.phase == "standby", 60, "the standby")
+            with database.connect() as connection:
+
+                def has_seen_leader() -> bool:
+                    connection.execute("INSERT INTO t SELECT max(a) + 1 FROM t")
+                    wait_until_confirmed(connection, s.slot)
+                    return standby._process.standby.has_seen_leader
+
+                wait_until(has_seen_leader, 60, "the standby to see the other one lead")
+                assert leaders[0].terminate() == 0
+                connection.execute("INSERT INTO t VALUES (0)")
+            wait_until(lambda: (0,) in s.rebuilt("t"), 60, "the standby")
+
+    assert s.rebuilt("t", other) == s.rebuilt("t")
+    copies = [m["copy"]["state"] for m in s.markers(other) if m["kind"] == "COPY"]
+    assert copies.count("ready") == 1, "the standby has copied what the leader had published"
