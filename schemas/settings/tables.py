@@ -111,7 +111,8 @@ class DefinitionsTable:
 
     watch_interval_s: Annotated[float, Rule(least=0)] = 5.0
     """How often the source's catalog is checked for altered publications and for new tables and
-    partitions, in seconds; `0`: only at a reload."""
+    partitions, in seconds; `0`: only at a reload, and every few minutes while a subscription is
+    held because its markers cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -241,6 +241,8 @@ class Reloader:
                 self._partitions.add_if_due(connection)
                 if interval:
                     self._look(connection)
+                else:
+                    self._retry_hidden()
             if not (asked or self._pending or self._look_for_requests):
                 continue
             self._pending = not self._consider(connection, asked=asked)
@@ -261,6 +263,15 @@ class Reloader:
         held = bool(self._plan.held or self._counters.refusal or self._counters.muted)
         settled = all(state.is_settled for state in self._copies())
         # Granted roles, and schemas that the registry accepts now, are in no digest.
+        self._pending |= self._held_looks.due(time.monotonic(), held=held, settled=settled)
+
+    def _retry_hidden(self) -> None:
+        """Retry subscriptions whose markers could not be read: an operator need not know of that.
+
+        With the catalog not watched, whatever else is held waits for a reload.
+        """
+        held = not self._setup.hidden.isdisjoint(self._counters.muted)
+        settled = all(state.is_settled for state in self._copies())
         self._pending |= self._held_looks.due(time.monotonic(), held=held, settled=settled)
 
     def _consider(self, connection: psycopg.Connection, *, asked: bool) -> bool:

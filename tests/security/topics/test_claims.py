@@ -15,6 +15,7 @@ from gateway.config import load_settings
 from gateway.core.errors import HiddenMarkersError
 from gateway.core.records import Writer
 from gateway.runtime.daemon import Daemon
+from gateway.runtime.reload import held_retries, reloader
 from gateway.sink.own_topics import claims
 from gateway.sink.own_topics.claims import claim
 from gateway.sink.own_topics.owners import ForeignTopics, Owner, read_owners
@@ -204,3 +205,24 @@ def test_a_standby_takes_over_a_subscription_that_was_hidden_before_the_leader_s
     assert s.rebuilt("t", other) == s.rebuilt("t")
     copies = [m["copy"]["state"] for m in s.markers(other) if m["kind"] == "COPY"]
     assert copies.count("ready") == 1, "the standby has copied what the leader had published"
+
+
+def test_a_hidden_subscription_is_tried_again_where_the_catalog_is_not_watched(
+    scene: Callable[..., Scene], database: Database, kafka: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held_retries, "_ALIVE_S", 0.2)
+    monkeypatch.setattr(reloader, "_ALIVE_S", 0.2)
+    s = scene(TWO, definitions={"watch_interval_s": 0})
+    other = f"{s.slot}_other"
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t VALUES (1)")
+    ensure_topics({"bootstrap.servers": kafka}, [TopicSpec(f"{other}.transaction")])
+
+    with ExitStack() as stack:
+        stack.enter_context(open_transaction(kafka, f"{other}.transaction"))
+        with running_daemon(s, time.sleep):
+            wait_for_copy_marker(s, "t", "ready")
+            stack.close()
+            wait_for_copy_marker(s, "t", "ready", other)
+
+    assert s.rebuilt("t", other) == [(1,)]
