@@ -133,7 +133,7 @@ def _claim(
 
     Raises:
         HiddenMarkersError: a claim cannot be read, or could not be if it was written.
-        TransientError: Kafka or the registry does not answer.
+        TransientError: Kafka or the registry does not answer, or a topic is not there.
     """
     previous = {held.owner: held for held in wanted.values() if held is not None}
     for held in previous.values():
@@ -147,7 +147,11 @@ def _claim(
     _wait_until_settled(kafka, topics, {topic: at + 1 for topic, at in claims.items()})
     for held in previous.values():
         _fence(kafka, held)
-    return read_owners(kafka, registry, wanted)
+    owners = read_owners(kafka, registry, wanted)
+    if lacking := sorted(wanted.keys() - owners.keys()):
+        # A broker that has not learned of a new topic yet says that there is none.
+        raise TransientError(f"claims in {transaction_topic(lacking[0])} cannot be read back")
+    return owners
 
 
 def _wait_until_settled(

@@ -364,6 +364,12 @@ def _wait_until_visible(
 
     A broker makes thousands of logs one after the other, and may show none of them until it has
     made all of a request. `timeout_s` is the longest wait for one, if few are left.
+
+    One broker is asked; another one may learn of a topic later, and answer the next caller that
+    there is none. Offsets are then asked for again (`gateway.sink.topics.log_bounds`), the producer
+    waits, a claim that is not found does not count (`gateway.sink.own_topics.claims`), and the
+    table of a topic that seems to be deleted is copied, as one with a new topic is anyway. To ask
+    all brokers would not do: one that is cut off from the controller answers as before.
     """
     connection_errors = ErrorCallback()
     properties = {**admin_properties(kafka), **_CREATE_NOTHING}

@@ -12,11 +12,11 @@ import pytest
 from confluent_kafka import Producer
 
 from gateway.config import load_settings
-from gateway.core.errors import HiddenMarkersError
+from gateway.core.errors import HiddenMarkersError, TransientError
 from gateway.core.records import Writer
 from gateway.runtime.daemon import Daemon
 from gateway.runtime.reload import held_retries, reloader
-from gateway.sink.own_topics import claims
+from gateway.sink.own_topics import claims, owners
 from gateway.sink.own_topics.claims import claim
 from gateway.sink.own_topics.owners import ForeignTopics, Owner, read_owners
 from gateway.sink.registry.registry import Registry
@@ -117,6 +117,21 @@ def test_a_group_that_writes_again_after_the_claim_of_another_is_named(
 
     assert str(A) in refused.value.message
     assert str(B) in refused.value.message
+
+
+def test_a_claim_whose_topic_is_not_there_when_it_is_read_back_does_not_count(
+    kafka: str, registry: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    properties = {"bootstrap.servers": kafka}
+    name = f"new{uuid.uuid4().hex[:8]}"
+    ensure_topics(properties, [TopicSpec(f"{name}.transaction")])
+
+    with Registry({"url": registry}) as schemas:
+        claim(properties, schemas, A, [name])
+        # So answers a broker that has not learned of the topic yet, as one of several may.
+        monkeypatch.setattr(owners, "describe_topics", lambda *_, **__: {})
+        with pytest.raises(TransientError, match=rf"{name}\.transaction"):
+            claim(properties, schemas, B, [name])
 
 
 def test_an_open_kafka_transaction_in_one_topic_of_markers_holds_its_subscription_alone(
