@@ -31,6 +31,7 @@ from types import MappingProxyType
 from typing import Final
 
 from gateway._speedups.layouts import topic_of
+from gateway.core.background import call_in_background
 from gateway.core.closing import Closing
 from gateway.core.errors import (
     FatalError,
@@ -155,8 +156,8 @@ class TransactionalSink(Closing):
             holds_slot: Whether this gateway holds the slot at the time of the call; may wait some
                 seconds for proof. Called in the worker's thread, before another producer fences all
                 others. None: failures end the sink.
-            check_owners: Raises a FatalError if another gateway has taken topics over. Called in
-                the worker's thread once all others are fenced, as is a takeover's own fence.
+            check_owners: Raises a FatalError if another gateway has taken topics over. Called in a
+                thread of its own once all others are fenced, as is a takeover's own fence.
         """
         self._holds_slot, self._check_owners = holds_slot, check_owners
 
@@ -420,7 +421,8 @@ class TransactionalSink(Closing):
                 self._transactions.reach(self._progress.topic)
                 if self._holds_slot is not None and self._holds_slot():
                     self._transactions.start()
-                    self._check_owners()
+                    # A sink that is closed, as when the slot is lost, does not wait for it.
+                    call_in_background(self._check_owners, on_wait=self._check_in_time)
                     return self._batches_to_resend()
             except HiddenMarkersError:
                 raise  # another attempt does without these subscriptions
@@ -428,6 +430,10 @@ class TransactionalSink(Closing):
                 failure = error
             else:
                 raise failure
+
+    def _check_in_time(self) -> None:
+        if self._is_late():
+            raise TransientError("checking the owners of topics: no answer in time")
 
     def _verdict(self, failure: GatewayError) -> GatewayError:
         """Distinguish a slow Kafka transaction from one during which Kafka was away."""

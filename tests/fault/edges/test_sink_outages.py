@@ -145,8 +145,8 @@ def test_an_outage_after_offsets_were_forgotten_is_waited_for(broker: EmbeddedKa
         sink.collect()
 
 
-def lose_a_transaction(broker: EmbeddedKafka, sink: TransactionalSink) -> None:
-    """Let an outage last until the open Kafka transaction has timed out; the sink has ended."""
+def outlast_a_transaction(broker: EmbeddedKafka, sink: TransactionalSink) -> None:
+    """Let an outage last until the open Kafka transaction has timed out."""
     sink.open()
     finish(sink, whole(1, piece(1)))
     finish(sink, Batch(piece(2)))
@@ -155,6 +155,11 @@ def lose_a_transaction(broker: EmbeddedKafka, sink: TransactionalSink) -> None:
     sink.submit(whole(2, piece(2)))
     wait_until(lambda: time.monotonic() > over, 60, "the Kafka transaction to time out")
     broker.restart()
+
+
+def lose_a_transaction(broker: EmbeddedKafka, sink: TransactionalSink) -> None:
+    """Lose a Kafka transaction by an outage; the sink has ended."""
+    outlast_a_transaction(broker, sink)
     assert wait_readable([sink.fileno()], TIMEOUT_S), "the sink has not ended"
 
 
@@ -169,6 +174,26 @@ def test_markers_that_are_hidden_after_an_outage_end_the_sink_at_once(
         lose_a_transaction(broker, sink)
         with pytest.raises(HiddenMarkersError):
             sink.collect()
+
+
+def test_a_sink_that_is_closed_does_not_wait_for_the_owners_of_its_topics(
+    broker: EmbeddedKafka,
+) -> None:
+    asked, answered = threading.Event(), threading.Event()
+
+    def check_owners() -> None:
+        asked.set()
+        answered.wait(TIMEOUT_S)
+
+    with make_sink(broker.bootstrap_servers, timeout_ms=3_000) as sink:
+        sink.resume_while(lambda: True, check_owners)
+        outlast_a_transaction(broker, sink)
+        assert asked.wait(TIMEOUT_S)
+        sink.close(1.0)
+        alive = sink._worker.is_alive()
+        answered.set()
+
+    assert not alive
 
 
 def test_topics_that_are_taken_over_during_an_outage_are_left_to_their_new_owner(
