@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from gateway._speedups.layouts import topic_of
 from gateway.core.descriptors import wait_readable
 from gateway.core.errors import (
     ConfigError,
@@ -24,10 +26,11 @@ from gateway.core.errors import (
     TransientError,
 )
 from gateway.core.lsn import Lsn
-from gateway.core.records import Batch, Record
+from gateway.core.records import Batch, Feed, Record
 from gateway.core.watermark import StatePart
 from gateway.envelope.progress import decode_key
 from gateway.sink.delivery.committed_state import CommittedState
+from gateway.sink.delivery.producer import TransactionalProducer
 from gateway.sink.delivery.sink import TransactionalSink
 from gateway.sink.own_topics.compacted_topic import read_compacted
 from gateway.sink.own_topics.progress import KafkaProgress, read_progress
@@ -125,6 +128,35 @@ def test_markers_name_the_offsets_over_pieces_aborts_and_restarts(
         None,
         None,
     ]
+
+
+def test_all_records_of_a_commit_that_name_no_offsets_are_handed_over_at_once(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    idle = f"{topics.prefix}.idle"
+    ensure_topics(topics.kafka, [TopicSpec(idle)])
+    cut = topics.cut(1, idle=["idle"])
+    cut = replace(cut, feeds=[*cut.feeds, Feed("idle", idle, b"\0\0\0\0\7\0\0", {})])
+    handed_over: list[list[str]] = []
+    produce = TransactionalProducer.produce
+
+    def record(
+        self: TransactionalProducer, records: list[Record], reported: Collection[int] = ()
+    ) -> None:
+        handed_over.append([topic_of(one) for one in records])
+        produce(self, records, reported)
+
+    with make_sink(topics) as sink:
+        sink.open()
+        monkeypatch.setattr(TransactionalProducer, "produce", record)
+        finish(sink, Batch(topics.records(2), topics.watermark(1), cut))
+
+    # Kafka adds the partitions of the first call to the transaction by one request.
+    assert set(handed_over[0]) == {topics.rows, topics.progress, idle}
+    assert {topic for call in handed_over[1:] for topic in call} == {
+        topics.markers,
+        topics.progress,
+    }
 
 
 def test_records_arrive_as_given_tombstones_and_headers_included(
