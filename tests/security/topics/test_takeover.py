@@ -9,6 +9,11 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
+import schemas
+from gateway.envelope.envelope import wire_prefix
+from gateway.envelope.markers import encode_progress
+from gateway.sink.own_topics.requests import send
+from gateway.sink.registry.registry import Registry
 from tests.security.topics.test_topic_owner import both, run_to_now
 from tests.support.gateway.fault_stage import TAKEOVER_POINTS
 from tests.support.gateway.process import GatewayProcess
@@ -81,3 +86,23 @@ def test_a_takeover_that_is_killed_anywhere_ends_in_the_table_of_the_source(
     assert ("COPY", "pending") in after[: after.index(("COPY", "copying"))], (
         "readers take the table for complete while it has the rows of another source"
     )
+
+
+def test_a_takeover_from_a_writer_that_is_not_named_ends_in_the_table_of_the_source(
+    taken: tuple[Scene, Scene], kafka: str, registry: str
+) -> None:
+    production, _ = taken
+    name = production.slot
+    topic = f"{name}.transaction"
+    with Registry({"url": registry}) as ids:
+        number = ids.register(f"{topic}-value", schemas.load("transaction"))
+    unnamed = wire_prefix(number) + b"\0\0" + encode_progress(0)
+    send({"bootstrap.servers": kafka}, [(topic, 0, None, unnamed, [])], "writing a marker")
+
+    arguments = ["takeover", name, "--config", str(production.project.write())]
+    killed = GatewayProcess(arguments, {"PGSLUICE_FAILPOINT": "takeover.claimed"})
+    production.project.processes.append(killed)
+    assert killed.wait() == -signal.SIGKILL
+    run_to_now(production)
+
+    assert production.rebuilt("t") == [(1, 7), (2, 0), (3, 7)]
