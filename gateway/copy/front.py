@@ -135,3 +135,8 @@ class Front:
         self._closed = True
         while claim is not None and claim in self._claims:
             self._claims.pop()
+
+    def end(self) -> None:
+        """Refuse further claims, and drop all."""
+        self._closed = True
+        self._claims.clear()

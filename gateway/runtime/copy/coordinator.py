@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Self
 
 from gateway.config import CopyTable
-from gateway.copy import Chunk, Progress, row_of
+from gateway.copy import Chunk, Progress
 from gateway.core.background import OnWait
 from gateway.core.errors import GatewayError
 from gateway.core.failpoints import fail_point
@@ -37,7 +37,8 @@ from gateway.routing.ports import Evaluator
 from gateway.routing.row.transaction_state import TransactionState
 from gateway.runtime.copy.jobs import CopyJob, CopyReport, CopyStanding, make_jobs
 from gateway.runtime.copy.moves import Moves
-from gateway.runtime.copy.set_reads import SetReads
+from gateway.runtime.copy.pauses import Pauses
+from gateway.runtime.copy.sets import Sets
 from gateway.runtime.copy.states import CopyStates
 from gateway.runtime.copy.workers import CopyWorkers
 from gateway.runtime.ports import Placement
@@ -53,7 +54,6 @@ _ANY_ROW: Final = (
     "any of its rows may have entered or left: a set that its filter reads was emptied or built "
     "again, or too many values have changed"
 )
-_DISAGREES: Final = "a table of sub-selects is read again: it has lost rows that its sets lack"
 _COPIED_AGAIN: Final = "a table is copied again"
 _ALTERED: Final = "a table was altered; it is copied again when it can be published"
 
@@ -71,7 +71,7 @@ class TableCopier:
         report: Called by the loop, at intervals.
         followed: Tables whose filters read other tables, and what they need.
         retry_s: Pause of a worker before it retries.
-        renew_s: Shortest life, unless it needs another plan; see `needs_successor`.
+        again_s: First pause before a table is copied again, or one of sub-selects is read again.
 
     Attributes:
         faults: Faults of the tables that cannot be read.
@@ -91,7 +91,7 @@ class TableCopier:
         report: CopyReport,
         followed: FollowedTables | None = None,
         retry_s: float = 1.0,
-        renew_s: float = 1.0,
+        again_s: float = 1.0,
     ) -> None:
         self._plan = plan
         self._routes = routes
@@ -100,22 +100,26 @@ class TableCopier:
         self._evaluator = evaluator
         self._report = report
         self._states = CopyStates(plan, states, routes.addresses)
-        self._jobs = list(make_jobs(plan, self._states, routes))
+        self._jobs = list(make_jobs(plan, self._states, routes, plan.copies))
         self._open = self._jobs[::-1]  # the last one is nearly always the next that ends
         # Looked at in each turn of the loop: few of many tables.
         self._begun = {job for job in self._jobs if job.copy.started}
         self._workers = CopyWorkers(self._jobs, settings, open_reader=open_reader, retry_s=retry_s)
+        self._again: dict[TableId, TableCopy] = {}  # copied again when its pause is over
+        self._ending: list[CopyJob] = []  # jobs of these, until others can go on
+        self._pauses = Pauses(again_s)
         self._followed = followed
-        self._sets: SetReads | None = None
-        if followed is not None and (unread := followed.following.unread.begin_reads()):
-            self._sets = SetReads(
-                [followed.inner[oid] for oid in sorted(unread)],
+        self._sets: Sets | None = None
+        self._moves: Moves | None = None
+        if followed is not None:
+            self._sets = Sets(
+                followed,
+                routes,
                 open_reader=open_reader,
                 wake=self._workers.wake,
                 retry_s=retry_s,
+                again_s=again_s,
             )
-        self._moves: Moves | None = None
-        if followed is not None:
             self._moves = Moves(followed, routes, self._workers.moves)
             for rows in followed.outer.values():
                 for copy in filter(self._is_new, rows.copies):
@@ -124,8 +128,6 @@ class TableCopier:
         self._note_sets()
         self._placing = False
         self._needs_plan = False
-        self._is_copied_again = False
-        self._renews_from = time.monotonic() + renew_s
         self.faults: dict[TableId, Fault] = {}
 
     def __enter__(self) -> Self:
@@ -166,23 +168,12 @@ class TableCopier:
         while self._open and self._open[-1].over:
             self._open.pop()
         moves = self._moves is not None and self._moves.unsettled
-        return bool(self._open) or moves or self._is_building or self._is_copied_again
+        sets = self._sets is not None and self._sets.unfinished
+        return bool(self._open or self._again) or moves or sets
 
     @property
     def needs_successor(self) -> bool:
-        """See `gateway.runtime.ports.Copier`.
-
-        A table to be copied again, and one of sub-selects to be read again, wait for a while: their
-        owner may empty them in a loop, and the others wait for another copier.
-        """
-        awaits = self._is_copied_again or (
-            self._followed is not None and self._followed.following.unread.awaits_read
-        )
-        return self.needs_plan or (awaits and time.monotonic() >= self._renews_from)
-
-    @property
-    def needs_plan(self) -> bool:
-        """Whether it has to be replaced, and its successor needs another plan."""
+        """See `gateway.runtime.ports.Copier`."""
         altered = self._workers.altered or self._routes.copy_invalidated
         altered = altered or (self._sets is not None and self._sets.altered)
         return self._needs_plan or altered
@@ -217,16 +208,11 @@ class TableCopier:
             return None
         if self._followed is not None:
             self._copy_whole(self._followed)
+        if self._again:
+            self._begin_again()
         if self._sets is not None and (read := self._sets.due(until)) is not None:
-            inner, chunk = read
-            assert self._followed is not None
-            if self._followed.following.may_place(inner.table.oid, chunk.snapshot):
-                lsn = max(last, chunk.insert_lsn)
-                return Placement(lsn, self._build(inner, chunk, lsn))
-            if self._followed.following.unread.awaits(inner.table.oid):
-                self._sets.placed()  # the next copier's thread reads it
-            else:
-                self._sets.read_again()
+            lsn = max(last, read[1].insert_lsn)
+            return Placement(lsn, self._build(self._sets, *read, lsn))
         if self._moves is not None and (moved := self._moves.due(until)) is not None:
             lsn = max(last, moved[1].insert_lsn)
             return Placement(lsn, self._move(self._moves, *moved, lsn))
@@ -252,27 +238,16 @@ class TableCopier:
             self._workers.forget(snapshot)
         for failure in () if self._moves is None else self._moves.go_on():
             self._give_up_moves(failure.source.table.oid, failure.error)
-        if self._followed is not None:
-            for oid in self._followed.following.pop_disagreed():
-                event(_LOG, logging.WARNING, _DISAGREES, relation=self._followed.inner[oid].table)
-        if self._followed is not None and self._sets is not None:
-            if (seen := self._sets.pop_snapshot()) is not None:
-                self._followed.following.forget(seen)
-            while self._sets.unreadable:
-                inner, error = self._sets.unreadable.pop()
-                why = f"{inner.table}, which its filter reads, cannot be read: {error.message}"
-                for copy in self._followed.outer_of(inner.table.oid):
-                    self.faults[copy.subscription, copy.target_oid] = Fault(why, cause=error.cause)
-                self._needs_plan = True
-
-    @property
-    def _is_building(self) -> bool:
-        """Whether tables of sub-selects are still to be read."""
-        return self._followed is not None and bool(self._followed.following.unread.tables)
+        for inner, error in () if self._sets is None else self._sets.go_on():
+            why = f"{inner.table}, which its filter reads, cannot be read: {error.message}"
+            assert self._followed is not None
+            for copy in self._followed.outer_of(inner.table.oid):
+                self.faults[copy.subscription, copy.target_oid] = Fault(why, cause=error.cause)
+            self._needs_plan = True
 
     def _may_place(self, job: CopyJob) -> bool:
         """Whether a job goes on, and the sets are there by which its rows are chosen."""
-        if job.over:
+        if job.over or job in self._ending:
             return False
         followed = self._followed
         return followed is None or all(map(followed.is_ready, job.copies))
@@ -284,26 +259,13 @@ class TableCopier:
                 job.awaits_sets = not self._may_place(job)
             self._workers.go_on()
 
-    def _build(self, inner: InnerTable, chunk: Chunk, lsn: Lsn) -> Iterator[list[Record]]:
+    def _build(
+        self, sets: Sets, inner: InnerTable, chunk: Chunk, lsn: Lsn
+    ) -> Iterator[list[Record]]:
         """Build the sets of a table, in pieces without records."""
-        assert self._followed is not None and self._sets is not None
-        views = (inner.views.of(row_of(row)) for row in chunk.rows)
-        for _ in self._followed.following.place_table(inner.table.oid, chunk.snapshot, views):
+        for _ in sets.place(inner, chunk, lsn):
             yield []
-        with self._routes.by_oid.answering():
-            self._followed.following.finish_table(inner.table.oid)
         self._note_sets()
-        self._sets.placed()
-        if self._followed.following.unread.awaits(inner.table.oid):
-            return  # the next copier's thread reads it
-        event(
-            _LOG,
-            logging.INFO,
-            "sets of sub-selects built",
-            relation=inner.table,
-            sets=len(inner.subselects),
-            lsn=format_lsn(lsn),
-        )
 
     def _move(
         self, moves: Moves, source: ChunkSource, chunk: MoveChunk, lsn: Lsn
@@ -332,18 +294,51 @@ class TableCopier:
         return state.state == "pending" and not state.progress.started
 
     def _copy_whole(self, followed: FollowedTables) -> None:
-        """Let the next copier copy the tables of which nobody knows what subscribers have."""
+        """Give up the copies of which nobody knows what subscribers have."""
         self._routes.held.hold(followed.pop_held())
         for rows in followed.outer.values():
             whole = followed.following.moves[rows.table.oid].whole
             for copy in rows.copies if whole else ():
                 if copy.subscription in whole and not self._is_new(copy):
-                    self._states.start_over(copy, _COPIED_AGAIN, because=_ANY_ROW)
-                    self._routes.held.mark([(copy.subscription, copy.target_oid)])
-                    self._is_copied_again = True
-                    for job in self._jobs:
-                        if copy in job.copies and not job.over:
-                            self._end(job)  # the others of it go on with the next copier
+                    self._copy_again(copy)
+
+    def _copy_again(self, copy: TableCopy) -> None:
+        self._states.start_over(copy, _COPIED_AGAIN, because=_ANY_ROW)
+        table_id = (copy.subscription, copy.target_oid)
+        self._routes.held.mark([table_id])
+        self._again[table_id] = copy
+        for job in self._jobs:
+            if copy in job.copies and not (job.over or job in self._ending):
+                self._ending.append(job)
+
+    def _begin_again(self) -> None:
+        """Begin with tables that are copied again, between two transactions.
+
+        Each has a pause of its own: its owner may empty what its filter reads in a loop. Other
+        copies of its job go on at once, for they must be shown all changes.
+        """
+        held = self._routes.held.reasons
+        copies = []
+        for job in self._ending:
+            copies += [copy for copy in job.copies if not self._is_again(copy)]
+            self._set_progress(job)
+            self._end(job)
+        self._ending.clear()
+        for table_id in sorted(self._again):
+            if table_id not in held and self._pauses.is_over(table_id):
+                self._pauses.begin(table_id)
+                copies.append(self._again.pop(table_id))
+        if copies:
+            jobs = list(make_jobs(self._plan, self._states, self._routes, copies))
+            self._jobs = [*(job for job in self._jobs if not job.over), *jobs]
+            self._open = self._jobs[::-1]
+            self._begun.update(job for job in jobs if job.copy.started)
+            self._workers.add(jobs)
+            self._note_sets()
+
+    def _is_again(self, copy: TableCopy) -> bool:
+        """Whether a copy is to begin again, whatever a job has of it."""
+        return (copy.subscription, copy.target_oid) in self._again
 
     def _publish(
         self, job: CopyJob, chunk: Chunk, lsn: Lsn, *, whole: bool
@@ -355,6 +350,7 @@ class TableCopier:
             if self._followed is not None:
                 for copy in job.copies:
                     self._followed.begin_copy(copy)
+            yield self._routes.pop_held_markers(lsn)  # that it is pending, before that it begins
             yield self._mark(job, lsn, state="copying", asked=None, published=0)
             yield job.route.begin(lsn, self._transaction(lsn, "first"))
         transaction = self._transaction(lsn, "true")
@@ -466,7 +462,7 @@ class TableCopier:
         for copy in job.copies:
             # One that has to start over has lost its progress for good.
             is_held = (copy.subscription, copy.target_oid) in self._routes.held.reasons
-            if not is_held and not self._states.is_schema_refused(copy):
+            if not (is_held or self._is_again(copy) or self._states.is_schema_refused(copy)):
                 self._states.set(copy, progress=job.progress_of(copy))
 
     def _report_progress(self, job: CopyJob) -> None:

@@ -14,10 +14,11 @@ from gateway.observe import event
 from gateway.runtime.wait_log import WaitNotice
 from gateway.source.copy.chunk_reader import ChunkReader
 
-__all__ = ["FirstSnapshot"]
+__all__ = ["GATE_S", "FirstSnapshot"]
 
 _LOG: Final = logging.getLogger(__name__)
-_GATE_S: Final = 0.1
+GATE_S: Final = 0.1
+"""Interval of the looks."""
 
 
 class FirstSnapshot:
@@ -33,6 +34,7 @@ class FirstSnapshot:
         self._closed = closed
         self._lock = threading.Lock()
         self._sure_from: int | None = None
+        self._waiting: dict[ChunkReader, tuple[float, WaitNotice]] = {}
 
     def wait(self, reader: ChunkReader, note: Callable[[Snapshot], None]) -> None:
         """Wait until all transactions have ended that ran when the first thread asked.
@@ -45,23 +47,26 @@ class FirstSnapshot:
             AccessError: the role may not begin a transaction with an id.
             TransientError: the connection is gone.
         """
-        began, waiting = time.monotonic(), False
-        notice = WaitNotice(self._message, reader.awaited)
+        while not (self._closed.is_set() or self.is_passed(reader, note)):
+            self._closed.wait(GATE_S)
+
+    def is_passed(self, reader: ChunkReader, note: Callable[[Snapshot], None]) -> bool:
+        """Whether they have ended, for a thread that has other work until then; see `wait`."""
         with self._lock:
             if self._sure_from is None:
                 self._sure_from = _first_unused(reader)
-        while not self._closed.is_set():
-            snapshot = reader.snapshot()
-            note(snapshot)
-            if snapshot.xmin >= self._sure_from:
-                if waiting:
-                    reader.wait_for(None)
-                return
-            if not waiting:
-                reader.wait_for(self._sure_from)
-                waiting = True
-            notice(time.monotonic() - began)
-            self._closed.wait(_GATE_S)
+        snapshot = reader.snapshot()
+        note(snapshot)
+        if snapshot.xmin >= self._sure_from:
+            if self._waiting.pop(reader, None) is not None:
+                reader.wait_for(None)
+            return True
+        if reader not in self._waiting:
+            reader.wait_for(self._sure_from)
+            self._waiting[reader] = (time.monotonic(), WaitNotice(self._message, reader.awaited))
+        since, notice = self._waiting[reader]
+        notice(time.monotonic() - since)
+        return False
 
 
 def _first_unused(reader: ChunkReader) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,6 +13,7 @@ from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.routing.row.copied_rows import CopyRoute
 from gateway.routing.row.counters import TopicCounter
 from gateway.routing.row.filters import Filters
+from gateway.runtime.copy.first_snapshot import FirstSnapshot
 from gateway.runtime.copy.states import CopyStates
 from gateway.source.copy.chunk_reader import ChunkSource
 
@@ -62,6 +63,7 @@ class CopyJob:
         unread: Ranges of it whose ends are known, and which their threads could not read.
         awaits_sets: Whether sets are still to be built by which its rows are chosen; set by the
             loop.
+        gate: Gate that a thread passes before it reads, of a job that was added later.
         workers: Number of threads that read it.
         begun: Whether one of them has asked the server for an estimate of its size.
         rows: Number of rows read so far by this copier.
@@ -80,6 +82,7 @@ class CopyJob:
     front: Front
     unread: list[Claim] = field(default_factory=list)
     awaits_sets: bool = False
+    gate: FirstSnapshot | None = None
     workers: int = 0
     begun: bool = False
     rows: int = 0
@@ -150,35 +153,37 @@ def _narrow(
     return tuple(sorted({clause.text for clause in clauses})), reads.issubset(key)
 
 
-def make_jobs(plan: Plan, states: CopyStates, routes: RelationRoutes) -> Iterator[CopyJob]:
+def make_jobs(
+    plan: Plan, states: CopyStates, routes: RelationRoutes, copies: Iterable[TableCopy]
+) -> Iterator[CopyJob]:
     """Prepare what is to be copied, and let `routes` show it the changes of its table.
 
     Yields:
-        One for each table, key, progress and condition among the copies that are not settled.
+        One for each table, key, progress and condition among the `copies` that are not settled.
     """
     groups: dict[tuple[object, ...], list[TableCopy]] = {}
-    for copy in plan.copies:
+    for copy in copies:
         state = states.of(copy)
         if state.is_settled:
             continue
         key = key_of(plan.tables[copy.target_oid], copy.columns) or ()
-        group = (copy.target_oid, key, state.progress, state.asked)
-        groups.setdefault(group, []).append(copy)
-    for copies in groups.values():
-        table = plan.tables[copies[0].target_oid]
-        state = states.of(copies[0])
-        route = routes.copy_route(copies, key_of(table, copies[0].columns) or ())
-        if any(map(states.is_schema_refused, copies)):
-            copies = [copy for copy in copies if not states.is_schema_refused(copy)]
-            if not copies:
+        alike = (copy.target_oid, key, state.progress, state.asked)
+        groups.setdefault(alike, []).append(copy)
+    for group in groups.values():
+        table = plan.tables[group[0].target_oid]
+        state = states.of(group[0])
+        route = routes.copy_route(group, key_of(table, group[0].columns) or ())
+        if any(map(states.is_schema_refused, group)):
+            group = [copy for copy in group if not states.is_schema_refused(copy)]
+            if not group:
                 continue
-            route = routes.copy_route(copies, key_of(table, copies[0].columns) or ())
+            route = routes.copy_route(group, key_of(table, group[0].columns) or ())
         part = (state.asked or "") if state.state == "ready" else ""
-        narrow, by_key = _narrow(copies, routes.filters, route.key)
-        masked = any(copy.masked_as for copy in copies)
+        narrow, by_key = _narrow(group, routes.filters, route.key)
+        masked = any(copy.masked_as for copy in group)
         source = ChunkSource(table, route.columns, route.key, part, narrow, by_key, masked)
         progress = state.progress if state.progress.started else Progress()
         chunked = ChunkedCopy(source.key_positions, progress)
-        routes.watch(route, chunked, whole=() if part else copies)
+        routes.watch(route, chunked, whole=() if part else group)
         front = Front(chunked.request())
-        yield CopyJob(table, tuple(copies), route, source, chunked, front, part=part)
+        yield CopyJob(table, tuple(group), route, source, chunked, front, part=part)

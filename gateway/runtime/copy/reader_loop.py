@@ -28,7 +28,7 @@ class ReaderLoop:
 
     Attributes:
         open_reader: Opens a connection; its argument is called during waits.
-        first_snapshot: Gate that each connection passes before it is handed out.
+        first_snapshot: Gate that each connection passes before it is handed out, if there is one.
         closed: Ends all loops once it is set, also one that waits for a connection.
         retry_s: Pause before a connection is opened again.
         note: Called with each snapshot that is taken at the gate.
@@ -36,7 +36,7 @@ class ReaderLoop:
     """
 
     open_reader: Callable[[OnWait], ChunkReader]
-    first_snapshot: FirstSnapshot
+    first_snapshot: FirstSnapshot | None
     closed: threading.Event
     retry_s: float
     note: Callable[[Snapshot], None]
@@ -56,7 +56,8 @@ class ReaderLoop:
             nonlocal reader
             if reader is None:
                 reader = self.open_reader(self._go_on)
-                self.first_snapshot.wait(reader, self.note)
+                if self.first_snapshot is not None:
+                    self.first_snapshot.wait(reader, self.note)
             return reader
 
         try:

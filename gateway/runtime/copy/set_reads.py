@@ -1,9 +1,9 @@
-"""Thread that reads the tables of sub-selects whose sets are not built yet.
+"""Thread that reads tables of sub-selects, for sets that are not built or stale.
 
 Each table is read once for all its sets, in one transaction whose rows wait in a spool; the next
-one is read when they are placed. One that somebody has locked, or whose rows could not be placed,
-is read after the others. The gate, and the place of what was read, are those of a copy
-(`gateway.copy`).
+one is read when they are placed. A table that somebody has locked, or whose gate is closed, is read
+after the others. The gate, and the place of what was read, are those of a copy (`gateway.copy`); it
+is another one for each request, which sees all that was published before.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from gateway.copy import Chunk, ChunkRequest, Snapshot
 from gateway.core.background import OnWait
-from gateway.core.errors import GatewayError
+from gateway.core.errors import GatewayError, TransientError
 from gateway.core.lsn import Lsn
 from gateway.observe import event
 from gateway.routing.build.followed_tables import InnerTable
-from gateway.runtime.copy.first_snapshot import FirstSnapshot
+from gateway.runtime.copy.first_snapshot import GATE_S, FirstSnapshot
 from gateway.runtime.copy.reader_loop import Connect, ReaderLoop
 from gateway.runtime.wait_log import LockNotices
 from gateway.source.copy.chunk_reader import ChunkReader, ChunkSource
@@ -32,11 +32,14 @@ from gateway.source.copy.errors import TableChanged, TableGone, TableLocked, Tab
 __all__ = ["SetReads"]
 
 _LOG: Final = logging.getLogger(__name__)
-_GATE_S: Final = 0.1
 _FLUSH_S: Final = 0.1
 _JOIN_S: Final = 5.0
-_LONGEST_PAUSE_S: Final = 60.0
-"""As long as the longest life of a copier that another one replaces."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    inner: InnerTable
+    gate: FirstSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +49,12 @@ class _Read:
 
 
 class SetReads:
-    """Reads of some inner tables, from `start` to `close`; all else is called by the loop.
+    """Reads of inner tables, until `close`; called by the loop.
 
     Args:
-        tables: Tables to read.
         open_reader: Opens a connection; its argument is called during waits.
         wake: Wakes the loop.
-        retry_s: Pause before a connection is opened again, and the first one after a read that
-            could not be placed.
+        retry_s: Pause before a connection is opened again.
 
     Attributes:
         altered: Whether a table has changed since the plan was made.
@@ -62,49 +63,57 @@ class SetReads:
 
     def __init__(
         self,
-        tables: Sequence[InnerTable],
         *,
         open_reader: Callable[[OnWait], ChunkReader],
         wake: Callable[[], None],
         retry_s: float,
     ) -> None:
-        self._tables = deque(tables)
         self._note_lock = LockNotices()
         self._wake = wake
-        self._retry_s = retry_s
+        self._unplaced: set[int] = set()
         self._read: _Read | None = None
         self._snapshots: deque[Snapshot] = deque(maxlen=16)
         self._failure: Exception | None = None
-        self._is_void = False
-        self._pauses: dict[int, float] = {}
         self.altered = False
         self.unreadable: list[tuple[InnerTable, TableUnreadable]] = []
         self._placed = threading.Event()
         self._closed = threading.Event()
-        self._loop = ReaderLoop(
-            open_reader,
-            FirstSnapshot(
-                "the sets of sub-selects wait for transactions that are still running", self._closed
-            ),
-            self._closed,
-            retry_s,
-            self._note,
-            self._fail,
-        )
-        self._thread = threading.Thread(target=self._work, name="pgsluice sets", daemon=True)
-
-    def start(self) -> None:
-        """Start the thread, if there is something to read."""
-        if self._tables:
-            self._thread.start()
+        self._loop = ReaderLoop(open_reader, None, self._closed, retry_s, self._note, self._fail)
+        # Guards the following: the thread ends when there is nothing to read, and another begins.
+        self._lock = threading.Lock()
+        self._requests: deque[_Request] = deque()
+        self._thread: threading.Thread | None = None
 
     def close(self) -> None:
         """Stop the thread, and wait until it has ended."""
         self._closed.set()
         self._placed.set()
-        if self._thread.is_alive():
-            self._thread.join(_JOIN_S)
+        if (thread := self._thread) is not None:
+            thread.join(_JOIN_S)
         self._drop()
+
+    def read(self, tables: Iterable[InnerTable]) -> None:
+        """Read tables by snapshots that see everything that has been published so far.
+
+        Args:
+            tables: Tables, none of which `is_reading`.
+        """
+        gate = FirstSnapshot(
+            "the sets of sub-selects wait for transactions that are still running", self._closed
+        )
+        found = [_Request(inner, gate) for inner in tables]
+        self._unplaced.update(request.inner.table.oid for request in found)
+        with self._lock:
+            self._requests += found
+            if self._thread is None and found:
+                self._thread = threading.Thread(
+                    target=self._work, name="pgsluice sets", daemon=True
+                )
+                self._thread.start()
+
+    def is_reading(self, oid: int) -> bool:
+        """Whether a table is to be read, or what was read of it waits to be placed."""
+        return oid in self._unplaced
 
     def awaited(self) -> Lsn | None:
         """Return the position of what waits to be placed."""
@@ -124,20 +133,16 @@ class SetReads:
         return read.inner, read.chunk
 
     def placed(self) -> None:
-        """Note that what was due is placed, or left to the reads that begin later."""
+        """Note that what was due is placed, or cannot be placed."""
         self._drop()
         self._placed.set()
 
     def _drop(self) -> None:
         read, self._read = self._read, None
-        close = None if read is None else getattr(read.chunk.rows, "close", None)
-        if close is not None:
-            close()  # its spool
-
-    def read_again(self) -> None:
-        """Note that what was due cannot be placed, and is read once more, after the others."""
-        self._is_void = True
-        self.placed()
+        if read is not None:
+            self._unplaced.discard(read.inner.table.oid)
+            if (close := getattr(read.chunk.rows, "close", None)) is not None:
+                close()  # its spool
 
     def pop_snapshot(self) -> Snapshot | None:
         """Return a snapshot whose transactions all reads from now on see."""
@@ -150,9 +155,18 @@ class SetReads:
 
     def _step(self, connect: Connect) -> bool:
         """Read one table; return whether there may be another one to read."""
-        inner = self._tables[0]
+        with self._lock:
+            if not self._requests:
+                self._thread = None
+                return False
+            request = self._requests.popleft()
+        inner = request.inner
         try:
-            self._hand_over(connect(), inner)
+            reader = connect()
+            if request.gate.is_passed(reader, self._note):
+                self._hand_over(reader, inner)
+                return True
+            self._closed.wait(GATE_S)
         except (TableGone, TableChanged) as error:
             event(_LOG, logging.WARNING, "starting again", because=error.message)
             self.altered = True
@@ -160,28 +174,20 @@ class SetReads:
             return False
         except TableLocked as error:
             self._note_lock(inner.table, error)
-            self._tables.rotate(-1)
-            return True
         except TableUnreadable as error:
-            self._tables.popleft()
             self.unreadable.append((inner, error))
             self._wake()
-            return bool(self._tables)
-        if self._is_void:
-            self._is_void = False
-            self._tables.rotate(-1)
-            self._pause_after(inner.table.oid)
-        else:
-            self._tables.popleft()
-        return bool(self._tables)
+            return True
+        except TransientError:
+            self._put_back(request)  # its owner may rewrite it during each read
+            raise
+        self._put_back(request)
+        return True
 
-    def _pause_after(self, oid: int) -> None:
-        """Pause after a void read; the pause doubles, for its owner may void each."""
-        pause_s = self._pauses.get(oid, self._retry_s)
-        self._pauses[oid] = min(2 * pause_s, _LONGEST_PAUSE_S)
-        if any(inner.table.oid not in self._pauses for inner in self._tables):
-            pause_s = self._retry_s  # of others
-        self._closed.wait(pause_s)
+    def _put_back(self, request: _Request) -> None:
+        """Leave a table until the others have been read."""
+        with self._lock:
+            self._requests.append(request)
 
     def _hand_over(self, reader: ChunkReader, inner: InnerTable) -> None:
         source = ChunkSource(inner.table, inner.columns, (), masked=inner.masked)
@@ -204,7 +210,7 @@ class SetReads:
             with contextlib.suppress(GatewayError):  # the server writes it out later, too
                 reader.flush()
         while not self._placed.is_set() and not self._closed.is_set():
-            self._placed.wait(_GATE_S)
+            self._placed.wait(GATE_S)
 
     def _note(self, snapshot: Snapshot) -> None:
         self._snapshots.append(snapshot)

@@ -94,7 +94,7 @@ class CopyStates:
                 )
 
     def start_over(self, copy: TableCopy, message: str, **fields: object) -> bool:
-        """Let the next copier copy a table from its beginning, and log that.
+        """Let a table be copied from its beginning, and log that.
 
         Args:
             copy: The table, for one subscription.

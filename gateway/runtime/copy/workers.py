@@ -2,8 +2,12 @@
 
 A worker begins a table of its own while there is one that no other has begun; then it helps with a
 large one, for which the loop waits, and not the readers for the loop. A table that somebody has
-locked, or whose rows cannot be placed yet, keeps no worker: others are read first. A worker that
-loses its connection opens another and reads its range again; the stream is not affected.
+locked, or whose rows cannot be placed yet, keeps no worker: others are read first. A
+worker that loses its connection opens another, and the range is read again; the stream is not
+affected.
+
+Tables can be added while others are read. Each of these has a gate of its own, because changes of
+it were published before that (`gateway.copy`).
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from gateway.core.background import OnWait
 from gateway.core.errors import GatewayError
 from gateway.core.lsn import Lsn
 from gateway.observe import event
-from gateway.runtime.copy.first_snapshot import FirstSnapshot
+from gateway.runtime.copy.first_snapshot import GATE_S, FirstSnapshot
 from gateway.runtime.copy.jobs import CopyJob
 from gateway.runtime.copy.move_readers import MoveReaders
 from gateway.runtime.copy.reader_loop import Connect, ReaderLoop
@@ -51,6 +55,7 @@ _AHEAD: Final = 2
 _SNAPSHOTS: Final = 16
 _LOOKS: Final = 10
 """Number of copies that `CopyWorkers.forget` looks at for each placed chunk, on average."""
+_WAITS: Final = "the copy waits for transactions that are still running"
 _LARGE: Final = 4
 """Number of remaining chunks from which several workers read one table."""
 
@@ -75,7 +80,7 @@ class CopyWorkers:
         open_reader: Callable[[OnWait], ChunkReader],
         retry_s: float,
     ) -> None:
-        self._jobs = jobs
+        self._jobs = list(jobs)
         self._copying = list(jobs)
         self._placed = 0
         self._settings = settings
@@ -87,14 +92,14 @@ class CopyWorkers:
         self._given_up: deque[tuple[CopyJob, ConditionError | TableUnreadable]] = deque()
         self._not_before = 0.0
         self._failure: Exception | None = None
-        self._ended = False  # no thread is left that could note anything, and nothing is noted
+        self._is_awake = False  # asked for each transaction, which a read would cost too much
         self.altered = False
         # Notified when a chunk is placed, a range's end is known, or a job is over.
         self._turn = threading.Condition()
         self._closed = threading.Event()
         self._loop = ReaderLoop(
             open_reader,
-            FirstSnapshot("the copy waits for transactions that are still running", self._closed),
+            FirstSnapshot(_WAITS, self._closed),
             self._closed,
             retry_s,
             self._note_snapshot,
@@ -104,18 +109,37 @@ class CopyWorkers:
         os.set_blocking(self._read_fd, False)
         os.set_blocking(self._write_fd, False)
         self.moves = MoveReaders(settings, open_reader=open_reader, wake=self.wake, retry_s=retry_s)
-        ranged = any(job.is_ranged for job in jobs)
-        workers = settings.parallel if ranged else min(settings.parallel, len(jobs))
-        self._threads = [
-            threading.Thread(target=self._work, name=f"pgsluice copy {n}", daemon=True)
-            for n in range(workers)
-        ]
+        self._threads: list[threading.Thread] = []
+        self._working = 0  # threads that look for jobs
 
     def start(self) -> None:
         """Start the threads."""
-        self._ended = False
-        for thread in self._threads:
+        with self._turn:
+            self._start_threads(self._jobs)
+
+    def add(self, jobs: Sequence[CopyJob]) -> None:
+        """Read further tables, by snapshots that see everything that has been published so far."""
+        gate = FirstSnapshot(_WAITS, self._closed)
+        with self._turn:
+            for job in jobs:
+                job.gate = gate
+            self._jobs = [*(job for job in self._jobs if not job.over), *jobs]
+            self._copying += jobs
+            self._queue = deque(job for job in (*self._queue, *jobs) if not job.over)
+            self._start_threads(jobs)
+            self._turn.notify_all()
+
+    def _start_threads(self, jobs: Sequence[CopyJob]) -> None:
+        most = self._settings.parallel
+        wanted = most if any(job.is_ranged for job in jobs) else min(most, len(jobs))
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        for number in range(self._working, wanted):
+            thread = threading.Thread(
+                target=self._work, name=f"pgsluice copy {number}", daemon=True
+            )
+            self._threads.append(thread)
             thread.start()
+        self._working = max(self._working, wanted)
 
     def close(self) -> None:
         """Stop the threads, and wait until they have ended."""
@@ -159,7 +183,7 @@ class CopyWorkers:
         """Note that a chunk was placed; `whole` if no rest of it is left."""
         request = job.copy.request()
         with self._turn:
-            if whole:
+            if whole and not job.over:
                 self._due.remove(job)
             is_due = job.front.go_on(request, whole=whole)
             if whole and is_due:
@@ -170,7 +194,10 @@ class CopyWorkers:
         """End a job: nothing of it is read any more."""
         with self._turn:
             job.over = True
-            job.front.abandon()
+            job.front.end()
+            job.unread.clear()
+            if job in self._due:
+                self._due.remove(job)
             self._turn.notify_all()
 
     def pop_notes(
@@ -181,14 +208,11 @@ class CopyWorkers:
         Raises:
             Exception: the failure of a worker.
         """
-        if self._ended and not self.moves.is_alive:
-            return [], []  # asked for each transaction, and a read that finds nothing costs as much
-        alive = self.moves.is_alive or any(thread.is_alive() for thread in self._threads)
-        try:
-            os.read(self._read_fd, 4096)
-        except BlockingIOError:
-            self._ended = not alive
+        if not self._is_awake:
             return [], []
+        self._is_awake = False  # before the read: it is set after the write
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._read_fd, 4096)
         if self._failure is not None:
             raise self._failure
         return _drained(self._snapshots), _drained(self._given_up)
@@ -233,8 +257,12 @@ class CopyWorkers:
             if job is None:
                 return False
             try:
-                self._begin(reader, job)
-                self._copy(reader, job, held)
+                if job.gate is None or job.gate.is_passed(reader, self._note_snapshot):
+                    self._begin(reader, job)
+                    self._copy(reader, job, held)
+                else:
+                    self._closed.wait(GATE_S)
+                    self._put_back(job, held)
             except (ConditionError, TableUnreadable) as error:
                 if isinstance(error, ConditionError) and job.source.narrow:
                     # A filter that raises: the rows are filtered by the gateway instead.
@@ -270,12 +298,14 @@ class CopyWorkers:
         """Wait for a job to begin or to help with; None when none is left."""
         with self._turn:
             while not self._closed.is_set():
-                if (found := next((j for j in self._queue if not j.awaits_sets), None)) is not None:
+                waiting = (job for job in self._queue if not (job.awaits_sets or job.over))
+                if (found := next(waiting, None)) is not None:
                     job = found
                     self._queue.remove(job)
                 elif shared := [job for job in self._jobs if self._is_shared(job)]:
                     job = min(shared, key=lambda job: job.workers)
                 elif all(job.begun or job.over for job in self._jobs):
+                    self._working -= 1
                     return None
                 else:
                     self._turn.wait()
@@ -290,7 +320,7 @@ class CopyWorkers:
             job.unread += held
             held.clear()
             job.workers -= 1
-            if job not in self._queue:
+            if job not in self._queue and not job.over:
                 self._queue.append(job)
             self._turn.notify_all()
 
@@ -408,7 +438,7 @@ class CopyWorkers:
                 return False
             while job.front.outstanding and not self._closed.is_set():
                 self._turn.wait()
-        return not self._closed.is_set()
+        return not (job.over or self._closed.is_set())
 
     def _bounded(self, rows: int) -> int:
         most: int = self._settings.chunk_rows
@@ -421,6 +451,7 @@ class CopyWorkers:
         # Full: it is awake. Closed: this worker took too long to end, and nobody is left to wake.
         with contextlib.suppress(BlockingIOError, BrokenPipeError):
             os.write(self._write_fd, b"\0")
+        self._is_awake = True
 
 
 def _drained(entries: deque[_Entry]) -> list[_Entry]:

@@ -1,4 +1,4 @@
-"""Pauses: before an attempt is repeated after a failure, and before copies begin once more."""
+"""Pause before an attempt is repeated after a failure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from gateway.core.errors import FatalError, FencedError, GatewayError
 
-__all__ = ["Renewals", "Retries"]
+__all__ = ["Retries"]
 
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 15.0
@@ -14,27 +14,6 @@ STEADY_S: Final = 60.0
 """Seconds after which a stream counts as working, even if it had nothing to commit."""
 FENCES: Final = 3
 """Number of fencings in a row, each while this gateway has the slot, that prove another server."""
-FIRST_RENEWAL_S: Final = 1.0
-LONGEST_RENEWAL_S: Final = 60.0
-
-
-class Renewals:
-    """Shortest life of a copier that another one replaces, to copy a table once more.
-
-    The others read their chunks again then, and wait again for the transactions that run. It
-    doubles from one replacement to the next: the owner of an inner table may empty it in a loop.
-
-    Attributes:
-        pause_s: Seconds from the beginning of a copier.
-    """
-
-    def __init__(self) -> None:
-        self.pause_s = FIRST_RENEWAL_S
-
-    def after(self, lasted_s: float) -> None:
-        """Note that a copier has been replaced, which had lasted for some seconds."""
-        again = lasted_s < 2 * self.pause_s
-        self.pause_s = min(2 * self.pause_s, LONGEST_RENEWAL_S) if again else FIRST_RENEWAL_S
 
 
 class Retries:

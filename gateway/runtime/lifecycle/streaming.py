@@ -10,7 +10,6 @@ ends, and the next one accepts the requests as well.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
 from functools import partial
@@ -29,7 +28,6 @@ from gateway.runtime.copy.coordinator import TableCopier
 from gateway.runtime.copy.merging import warn_of_merging
 from gateway.runtime.copy.move_markers import MoveMarkers
 from gateway.runtime.lifecycle.activation import accept_requests, put_into_force
-from gateway.runtime.lifecycle.backoff import Renewals
 from gateway.runtime.lifecycle.process import Carried, Process
 from gateway.runtime.lifecycle.slot_start import SlotStart
 from gateway.runtime.lifecycle.start_decision import GoOn
@@ -84,7 +82,6 @@ class Streaming:
         self._slot = slot
         self._receiver = receiver
         self._sink = sink
-        self._renewals = Renewals()
         self._accepted = {request.name for request in accepted}
         self._reader = PlanReader(
             settings,
@@ -183,17 +180,12 @@ class Streaming:
             reloader = stack.enter_context(self._reloader())
             with self._receiver.answering():
                 copier = stack.enter_context(self._copier(stack))
-            began = time.monotonic()
             outcome = self._pipeline.run(copier, switch=reloader, renew=reloader.is_asked_to_copy)
             if copier.faults and settings.definitions.on_table_error == "stop":
                 raise FatalError(next(iter(copier.faults.values())).reason)
             again = outcome is Outcome.START_AGAIN and not self._pipeline.is_ending
             asked = reloader.requests if again else ()
-            if (asked or (again and copier.needs_successor)) and not self._needs_attempt(
-                copier, asked
-            ):
-                if copier.needs_successor:
-                    self._renewals.after(time.monotonic() - began)
+            if asked and not self._needs_attempt(copier, asked):
                 # The stream goes on, and threads may take their time to end.
                 with self._receiver.answering():
                     stack.close()
@@ -218,7 +210,7 @@ class Streaming:
         """Whether only another attempt, which makes another plan, can accept the requests."""
         states = self._pipeline.durable.copies
         return bool(
-            copier.needs_plan
+            copier.needs_successor
             or self._routes.needs_replan
             or new_partitions(self._slot.setup.plan, states)
             or released(states, asked) != states
@@ -339,7 +331,6 @@ class Streaming:
             evaluator=evaluator,
             report=self._process.report_copy,
             followed=self._followed,
-            renew_s=self._renewals.pause_s,
         )
         warn_of_merging(settings.kafka, copier.merging())
         return copier

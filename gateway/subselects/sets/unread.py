@@ -82,18 +82,22 @@ class UnreadSets:
     # Reads
 
     @property
-    def awaits_read(self) -> bool:
-        """Whether a table has to be read by a thread that begins after now."""
-        return bool(self._awaiting)
+    def awaiting(self) -> Set[int]:
+        """OIDs of the tables that have to be read by a thread that begins after now."""
+        return self._awaiting
 
     def awaits(self, oid: int) -> bool:
-        """Whether a table is one of those, see `awaits_read`."""
+        """Whether a table is one of those, see `awaiting`."""
         return oid in self._awaiting
 
     def begin_reads(self) -> set[int]:
         """Return `tables`; the threads that read them begin now."""
         self._awaiting.clear()
         return self.tables
+
+    def begin_read(self, oid: int) -> None:
+        """Note that the thread that reads a table begins now."""
+        self._awaiting.discard(oid)
 
     def void_reads(self, oid: int) -> None:
         """Note that a read of a table that has begun sees too little."""

@@ -199,7 +199,6 @@ def test_a_locked_table_of_sub_selects_is_read_after_the_others(database: Databa
             for oid in (value_of(connection, "SELECT %s::regclass::oid", name) for name in "abc")
         ]
         reads = SetReads(
-            [InnerTable(each, ("id",), (), TableViews(each, ("id",), ())) for each in tables],
             open_reader=lambda on_wait: ChunkReader(
                 database.dsn, slot="sets", on_wait=on_wait, lock_timeout_s=0.1
             ),
@@ -214,7 +213,7 @@ def test_a_locked_table_of_sub_selects_is_read_after_the_others(database: Databa
 
             wait_until(is_due, TIMEOUT_S, f"the rows of {name}")
 
-        reads.start()
+        reads.read(InnerTable(each, ("id",), (), TableViews(each, ("id",), ())) for each in tables)
         with closing(reads):
             await_read("a")
             with owner.transaction():

@@ -268,9 +268,17 @@ class Attempt:
         self.report: CopyReport = self.reports.append
 
     def run(
-        self, cut_at: int | None, *, reader: type[Reader] = Reader, quiet: bool = False
+        self,
+        cut_at: int | None,
+        *,
+        reader: type[Reader] = Reader,
+        quiet: bool = False,
+        again: int = 0,
     ) -> Outcome | None:
-        """Run until all is copied and published; None: it was cut off before."""
+        """Run until all is copied and published; None: it was cut off before.
+
+        The table is copied again for the last subscription in about one turn of `again`.
+        """
         routing = RoutingSettings("gw", "db", "1", {f"{n}.public.t": 1 for n in ("all", "some")})
         routes = RelationRoutes(self.plan, routing, NoCatalog(), self.schemas)
         with ExitStack() as stack:
@@ -294,10 +302,12 @@ class Attempt:
                 evaluator=None,
                 report=self.report,
                 retry_s=0.01,
-                renew_s=0.01,
+                again_s=0.01,
             )
 
             def stopping() -> bool:
+                if again and not stream.quiet and self.random.randrange(again) == 0:
+                    copier._copy_again(self.plan.copies[-1])
                 stream.quiet = stream.quiet or not copier.unfinished or stream.turns > 300
                 return stream.is_done and not copier.unfinished
 
@@ -364,6 +374,22 @@ def test_copies_that_are_cut_off_again_and_again_end_as_the_source(seed: int, fu
             third = [row for row in rows if cast(int, row[0]) % 3]
             assert attempt.rebuilt("some") == third, case
         assert attempt.reports[-1].done
+
+
+def test_copies_that_begin_again_meanwhile_end_as_the_source(seed: int) -> None:
+    for case in range(10):
+        random = Random(seed * 1000 + case)
+        server = Server(random, full=True)
+        attempt = Attempt(server, random)
+        for _ in range(random.randint(0, 2)):
+            attempt.run(random.randint(1, 60), reader=Narrowed, again=5)
+        while attempt.run(None, reader=Narrowed, again=5) is None:
+            pass
+
+        assert {state.state for state in attempt.watermark.copies} == {"ready"}
+        rows = sorted((as_read(row) for row in server.rows.values()), key=repr)
+        assert attempt.rebuilt("all") == rows, case
+        assert attempt.rebuilt("some") == [r for r in rows if cast(int, r[0]) % 3], case
 
 
 @pytest.mark.parametrize("full", [False, True], ids=["key", "full"])

@@ -128,7 +128,7 @@ class Unsure(Large):
 
 
 def test_a_copier_that_is_not_asked_keeps_few_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.runtime.copy.first_snapshot._GATE_S", 0.0)
+    monkeypatch.setattr("gateway.runtime.copy.first_snapshot.GATE_S", 0.0)
     copier = copier_of(["(b = 0)"], Unsure)
     with copier:
         wait_until(lambda: Unsure.looks > 1_000, 60, "a thousand looks at the server")
@@ -200,6 +200,46 @@ def test_a_locked_table_is_read_after_the_others(caplog: pytest.LogCaptureFixtur
     assert list(dict.fromkeys(topics)) == ["s0.public.u", "s0.public.t"]
     assert topics.count("s0.public.u") == topics.count("s0.public.t") == 80
     assert "a table is locked: others are read until it is free" in caplog.text
+
+
+class Busy(Large):
+    """Sees a transaction that runs when the first table is added, and for ever."""
+
+    is_busy = True
+    is_asked = Event()
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(1, 5 if self.is_busy else 1, frozenset())
+
+    def wait_for(self, before: int | None) -> None:
+        self.is_asked.set()
+
+
+def test_a_table_that_is_added_waits_for_its_own_gate_and_keeps_no_thread() -> None:
+    jobs = list(copier_of(["(b = 0)"], Busy, tables=(TABLE, OTHER))._jobs)
+    workers = CopyWorkers(
+        [],
+        CopyTable(parallel=1),
+        open_reader=lambda _: cast(ChunkReader, Busy()),
+        retry_s=0.01,
+    )
+    workers.start()
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Busy, "is_busy", False)
+            workers.add(jobs[1:])  # the gate of the connection is open, too
+            wait_until(partial(workers.due, Lsn(1_000)), 20, "a chunk of it")
+        workers.end(jobs[1])
+        workers.add(jobs[:1])
+        assert Busy.is_asked.wait(20), "its gate is closed"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Busy, "is_busy", False)
+            other = list(copier_of(["(b = 0)"], Busy, tables=(TABLE, OTHER))._jobs)[1]
+            workers.add([other])
+            wait_until(partial(workers.due, Lsn(1_000), partial(is_, other)), 20, "a chunk of it")
+            assert workers.due(Lsn(1_000), partial(is_, jobs[0])) is None
+    finally:
+        workers.close()
 
 
 def test_a_table_whose_sets_are_not_built_keeps_no_thread() -> None:

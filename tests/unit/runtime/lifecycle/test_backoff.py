@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.core.errors import FatalError, FencedError, TransientError
-from gateway.runtime.lifecycle.backoff import Renewals, Retries
+from gateway.runtime.lifecycle.backoff import Retries
 
 LOST = TransientError("the connection is gone")
 FENCED = FencedError("another gateway took over")
@@ -83,15 +83,3 @@ def test_other_failures_in_between_are_no_duel() -> None:
         r.after(FENCED, now=100.0, worked=True, stood_by=False)
         r.after(FENCED, now=100.0, worked=True, stood_by=False)
         r.after(LOST, now=100.0, worked=True, stood_by=False)
-
-
-def test_copies_that_always_begin_once_more_get_more_time_each_time() -> None:
-    renewals = Renewals()
-    pauses = []
-    for _ in range(8):
-        pauses.append(renewals.pause_s)
-        renewals.after(renewals.pause_s)  # as soon as it may be
-    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
-
-    renewals.after(200)
-    assert renewals.pause_s == 1
