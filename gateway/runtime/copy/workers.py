@@ -2,7 +2,7 @@
 
 A worker begins a table of its own while there is one that no other has begun; then it helps with a
 large one, for which the loop waits, and not the readers for the loop. A table that somebody has
-locked, or whose rows cannot be placed yet, keeps no worker: others are read first. A
+locked or rewrites, or whose rows cannot be placed yet, keeps no worker: others are read first. A
 worker that loses its connection opens another, and the range is read again; the stream is not
 affected.
 
@@ -25,7 +25,7 @@ from typing import Final, TypeVar
 from gateway.config import CopyTable
 from gateway.copy import Chunk, Claim, Snapshot
 from gateway.core.background import OnWait
-from gateway.core.errors import GatewayError
+from gateway.core.errors import GatewayError, TransientError
 from gateway.core.lsn import Lsn
 from gateway.observe import event
 from gateway.runtime.copy.first_snapshot import GATE_S, FirstSnapshot
@@ -285,6 +285,10 @@ class CopyWorkers:
                 self.altered = True
                 self.wake()
                 return False
+            except TransientError:
+                self._put_back(job, held)  # its owner may rewrite it during each read
+                job = None
+                raise
             job = None
             return True
 
