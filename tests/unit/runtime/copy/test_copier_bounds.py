@@ -274,3 +274,19 @@ def test_a_table_whose_sets_are_not_built_keeps_no_thread() -> None:
             workers.go_on()
     finally:
         workers.close()
+
+
+def test_a_note_of_another_thread_keeps_the_loop_awake_only_until_it_is_popped() -> None:
+    workers = CopyWorkers(
+        [], CopyTable(), open_reader=lambda _: cast(ChunkReader, Large()), retry_s=0.01
+    )
+    workers.start()
+    try:
+        for _ in range(2):
+            workers.pop_notes()  # all tables are copied
+            workers.wake()
+            assert wait_readable([workers.fileno()], 0.0)
+            workers.pop_notes()
+            assert not wait_readable([workers.fileno()], 0.0)
+    finally:
+        workers.close()
