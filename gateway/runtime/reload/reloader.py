@@ -36,6 +36,7 @@ from gateway.definitions.changes import copy_states
 from gateway.definitions.model import Definitions, Fault, Plan
 from gateway.observe import Counters, event
 from gateway.routing import RoutingSettings
+from gateway.runtime.planning.hidden_markers import still_hidden
 from gateway.runtime.planning.ownership import claim_topics
 from gateway.runtime.planning.plan import read_definitions, read_plan
 from gateway.runtime.planning.setup import Setup, register, slot_identity, with_topics
@@ -67,6 +68,7 @@ _LOG: Final = logging.getLogger(__name__)
 _LISTEN_S: Final = 0.1
 _ALIVE_S: Final = 30.0
 _RETRY_S: Final = 5.0
+_LONGEST_RETRY_S: Final = 60.0
 _JOIN_S: Final = 5.0
 LOOK_FOR_REQUESTS: Final = "copy"
 """Payload of a NOTIFY that only asks to read the requests in Kafka."""
@@ -158,6 +160,8 @@ class Reloader:
         self._checked = ""  # fingerprint of the definitions that are being checked
         self.unfit: Mapping[str, str] = {}
         self._held_looks = held_looks
+        self._retries_hidden = False  # subscriptions that were left out, once more
+        self._retry_s = _RETRY_S
         self._partitions = PartitionRetries(setup.plan)
         self._thread = threading.Thread(target=self._run, name="pgsluice reload", daemon=True)
 
@@ -249,7 +253,7 @@ class Reloader:
             if self._ends_loop:
                 return
             if self._pending:
-                self._ended.wait(_RETRY_S)
+                self._ended.wait(self._retry_s)
 
     def _look(self, connection: psycopg.Connection) -> None:
         """Check whether the catalog has changed since the last look or since the plan was read."""
@@ -261,18 +265,20 @@ class Reloader:
         self._pending |= retired or changed or stream_plan is not self._compared
         self._compared = stream_plan
         held = bool(self._plan.held or self._counters.refusal or self._counters.muted)
-        settled = all(state.is_settled for state in self._copies())
         # Granted roles, and schemas that the registry accepts now, are in no digest.
-        self._pending |= self._held_looks.due(time.monotonic(), held=held, settled=settled)
+        self._retry_held(held)
 
     def _retry_hidden(self) -> None:
         """Retry subscriptions whose markers could not be read: an operator need not know of that.
 
         With the catalog not watched, whatever else is held waits for a reload.
         """
-        held = not self._setup.hidden.isdisjoint(self._counters.muted)
+        self._retry_held(not self._setup.hidden.isdisjoint(self._counters.muted))
+
+    def _retry_held(self, held: bool) -> None:
         settled = all(state.is_settled for state in self._copies())
-        self._pending |= self._held_looks.due(time.monotonic(), held=held, settled=settled)
+        if self._held_looks.due(time.monotonic(), held=held, settled=settled):
+            self._pending = self._retries_hidden = True
 
     def _consider(self, connection: psycopg.Connection, *, asked: bool) -> bool:
         """Look for new definitions and prepare them; return False to retry."""
@@ -286,11 +292,15 @@ class Reloader:
                 self.unfit = refused_requests(connection, self._plan, requests)
                 self.requests = requests
                 self._ends_loop = bool(self.requests)
-            self._look_for_requests = False
+            self._look_for_requests = self._retries_hidden = False
+            self._retry_s = _RETRY_S
             self._refusals.end()
         except TransientError as error:
             hint = {"hint": error.hint} if error.hint else {}
             event(_LOG, logging.WARNING, "reload postponed", error=error.message, **hint)
+            # To read markers in vain takes most of a core.
+            is_hidden = isinstance(error, HiddenMarkersError)
+            self._retry_s = min(2 * self._retry_s, _LONGEST_RETRY_S) if is_hidden else _RETRY_S
             return False
         except GatewayError as error:
             self._refusals.refuse(self._checked, error)
@@ -312,14 +322,18 @@ class Reloader:
         snapshot = read_snapshot(connection)
         rewritten = definitions.fingerprint != self._watermark.definitions
         reconcile = asked or rewritten
-        muted, muted_now = self._counters.muted, self._muted_now(definitions)
+        hidden = self._setup.hidden
+        if hidden and (asked or self._retries_hidden):
+            with Registry(settings.registry, on_wait=self._go_on) as registry:
+                hidden = still_hidden(settings, registry, hidden)
+        muted = self._counters.muted
+        muted_now = self._muted_now(definitions) | (hidden & muted.keys())
         # Held as before, they are no difference; nothing has to be registered to find that out.
         refused = {
             (table.subscription, table.oid): Fault(table.reason, always=True, cause=table.cause)
             for table in self._plan.held
             if table.subscription in muted_now and table.reason == muted.get(table.subscription)
         }
-        hidden: frozenset[str] = frozenset()
         taken: dict[str, Owner] = {}
         while True:
             plan = read_plan(settings, connection, definitions, self._current(), faults=refused)
@@ -331,19 +345,18 @@ class Reloader:
                 return None
             # Everything that can be refused is refused here.
             with Registry(settings.registry, on_wait=self._go_on) as registry:
-                _, routing, _, more = register(
-                    settings, connection, plan, facts, registry, hidden=hidden
-                )
-                if not more and (
-                    added := added_subscriptions(self._plan, plan) - routing.muted.keys()
-                ):
-                    try:
+                try:
+                    _, routing, _, more = register(
+                        settings, connection, plan, facts, registry, hidden=hidden
+                    )
+                    added = added_subscriptions(self._plan, plan) - routing.muted.keys()
+                    if added and not more:
                         taken |= claim_topics(settings, connection, facts, registry, added)
-                    except HiddenMarkersError as error:
-                        if error.subscriptions <= hidden:
-                            raise
-                        hidden |= error.subscriptions
-                        continue  # without them
+                except HiddenMarkersError as error:
+                    if error.subscriptions <= hidden:
+                        raise
+                    hidden |= error.subscriptions
+                    continue  # without them
             if not more and not differs and routing.muted.keys() == muted.keys():
                 return None
             if not more:
