@@ -2,22 +2,49 @@
 
 A gateway that does not know who owns the topics of a subscription may not write there. Somebody who
 keeps their markers from being read must not keep the others from being published, so it is held
-until a later look finds them.
+until a later look finds them, and its tables are copied then. Without a copy (`copy_data = false`)
+it would lack for ever what is written in between: then all wait, and the error names it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from gateway.config import Settings
 from gateway.core.errors import FatalError, HiddenMarkersError, TransientError
+from gateway.definitions.model import Plan
 from gateway.sink.own_topics.owners import read_owners
 from gateway.sink.registry.registry import Registry
 
-__all__ = ["still_hidden"]
+__all__ = ["left_out", "still_hidden", "waiting_for_uncopied"]
 
 _LOOK_S: Final = 5.0
 """Seconds of a look at markers that could not be read before; it is repeated later."""
+
+
+def left_out(plan: Plan, hidden: Collection[str]) -> frozenset[str]:
+    """Return those of `hidden` that can be left out, because their tables are copied later."""
+    return frozenset(one.name for one in plan.subscriptions if one.copy_data and one.name in hidden)
+
+
+@contextmanager
+def waiting_for_uncopied(plan: Plan) -> Iterator[None]:
+    """Name, in the hint of an error, the subscriptions that cannot be left out for it."""
+    try:
+        yield
+    except HiddenMarkersError as error:
+        hidden = error.subscriptions
+        names = sorted(hidden - left_out(plan, hidden))
+        if not names:
+            raise
+        raise HiddenMarkersError(
+            error.message,
+            subscriptions=hidden,
+            hint=f"{', '.join(names)} cannot be left out meanwhile: with copy_data = false nothing "
+            "copies what is written until its markers can be read",
+        ) from None
 
 
 def still_hidden(settings: Settings, registry: Registry, hidden: frozenset[str]) -> frozenset[str]:

@@ -28,6 +28,7 @@ from gateway.definitions.tables.renamed import kept_topics
 from gateway.observe import event
 from gateway.routing import RoutingSettings
 from gateway.routing.build.known_schemas import registered_before
+from gateway.runtime.planning.hidden_markers import left_out, waiting_for_uncopied
 from gateway.runtime.planning.ownership import refuse_foreign_topics
 from gateway.runtime.planning.plan import read_definitions, read_plan, recalled_plan
 from gateway.runtime.planning.preflight import plan_refusals, server_refusals
@@ -180,7 +181,7 @@ def set_up(
         topics.ids,
         schemas,
         progress,
-        hidden,
+        hidden & topics.muted.keys(),
     )
 
 
@@ -219,7 +220,7 @@ def register(
 
     `known`: fingerprint of schemas that were all registered before, and are not waited for.
     `hidden`: subscriptions whose markers could not be read in time; they are held, unless that
-    would leave none, or tables are not held at all.
+    would leave none, they are not copied, or tables are not held at all.
 
     Returns:
         The limits of the topics, the settings of routing, the fingerprint of the schemas, and the
@@ -228,25 +229,21 @@ def register(
 
     Raises:
         ForeignTopics: those of a subscription are another gateway's; nothing was created.
+        HiddenMarkersError: more markers cannot be read in time.
         ConfigError, FatalError: a topic cannot be had or is not as it must be.
         FilterError, SchemaError, SchemaRefusedError: a table cannot be published.
         TransientError: a server does not answer.
     """
     subscriptions = [subscription.name for subscription in plan.subscriptions]
     holds = settings.definitions.on_table_error == "hold"
-    failed_reads: dict[str, FatalError] = {}
-    left = subscriptions
-    if holds and not set(subscriptions) <= set(hidden):
-        left = [name for name in subscriptions if name not in hidden]
-        failed_reads |= {transaction_topic(n): _hidden(n) for n in subscriptions if n in hidden}
-    refuse_foreign_topics(
-        settings,
-        connection,
-        facts,
-        registry,
-        left,
-        refused=failed_reads if holds else None,
-    )
+    without = left_out(plan, hidden) if holds else frozenset()
+    if len(without) == len(subscriptions):
+        without = frozenset()
+    left = [name for name in subscriptions if name not in without]
+    failed_reads = {transaction_topic(name): _hidden(name) for name in without}
+    refused = failed_reads if holds else None
+    with waiting_for_uncopied(plan):
+        refuse_foreign_topics(settings, connection, facts, registry, left, refused=refused)
     topics = ensure_all_topics(
         settings, plan, timeout_s=TOPICS_TIMEOUT_S, holds=holds, failed_reads=failed_reads
     )
@@ -254,13 +251,13 @@ def register(
     if topics.refused:
         return topics, routing, "", dict(topics.refused)
     routes = relation_routes(plan, routing, connection, registry)
-    refused = routes.register_all(
+    tables = routes.register_all(
         _holdable(settings, plan),
         request=registry.request,
         known=known,
         request_later=registry.request_later,
     )
-    faults = {table_id: Fault(why, cause="schema") for table_id, why in refused.items()}
+    faults = {table_id: Fault(why, cause="schema") for table_id, why in tables.items()}
     return topics, routing, routes.schemas, faults
 
 

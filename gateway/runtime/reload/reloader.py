@@ -36,7 +36,7 @@ from gateway.definitions.changes import copy_states
 from gateway.definitions.model import Definitions, Fault, Plan
 from gateway.observe import Counters, event
 from gateway.routing import RoutingSettings
-from gateway.runtime.planning.hidden_markers import still_hidden
+from gateway.runtime.planning.hidden_markers import left_out, still_hidden
 from gateway.runtime.planning.ownership import claim_topics
 from gateway.runtime.planning.plan import read_definitions, read_plan
 from gateway.runtime.planning.setup import Setup, register, slot_identity, with_topics
@@ -353,7 +353,8 @@ class Reloader:
                     if added and not more:
                         taken |= claim_topics(settings, connection, facts, registry, added)
                 except HiddenMarkersError as error:
-                    if error.subscriptions <= hidden:
+                    new = error.subscriptions
+                    if new <= hidden or not new <= left_out(plan, new):
                         raise
                     hidden |= error.subscriptions
                     continue  # without them

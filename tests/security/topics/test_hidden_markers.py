@@ -9,12 +9,16 @@ import pytest
 
 from gateway.core.errors import FatalError, HiddenMarkersError
 from gateway.runtime.planning import hidden_markers, ownership
+from gateway.runtime.reload import reloader
 from gateway.sink.own_topics import claims
 from gateway.sink.own_topics.owners import Owner, read_owners
 from gateway.sink.registry.registry import Registry
 from tests.security.topics.test_claims import TWO, running_daemon
 from tests.support.backends.servers import Database
-from tests.support.gateway.scene import Scene, wait_for_copy_marker
+from tests.support.gateway.scene import Scene, wait_for_copy_marker, wait_until_confirmed
+from tests.support.run.waiting import wait_until
+
+UNCOPIED = " CONNECTION '' PUBLICATION p WITH (copy_data = false)"
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 
@@ -70,3 +74,62 @@ def test_a_reload_goes_on_without_a_subscription_whose_markers_have_no_end(
 
     assert before == []
     assert s.rebuilt("t", other) == [(1,)]
+
+
+def test_a_start_waits_for_a_subscription_whose_rows_nothing_would_copy(
+    scene: Callable[..., Scene], database: Database, endless: set[str]
+) -> None:
+    s = scene(TWO.replace("{s}_other CONNECTION '' PUBLICATION p", "{s}_other" + UNCOPIED))
+    other = f"{s.slot}_other"
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t VALUES (1)")
+        with running_daemon(s, time.sleep):
+            wait_for_copy_marker(s, "t", "ready")
+            connection.execute("INSERT INTO t VALUES (2)")
+            wait_until_confirmed(connection, s.slot)
+        endless.add(other)
+        connection.execute("INSERT INTO t VALUES (3)")
+        pauses: list[float] = []
+
+        def pause(_: float) -> None:
+            pauses.append(1)
+            if len(pauses) == 2:
+                endless.clear()
+
+        with running_daemon(s, pause):
+            wait_until(lambda: (3,) in s.rebuilt("t"), 60, "the gateway")
+            endless.clear()
+            connection.execute("INSERT INTO t VALUES (4)")
+            wait_until(lambda: (4,) in s.rebuilt("t", other), 60, "the subscription")
+
+    assert s.rebuilt("t", other) == [(2,), (3,), (4,)]
+
+
+def test_a_reload_waits_for_a_subscription_whose_rows_nothing_would_copy(
+    scene: Callable[..., Scene],
+    database: Database,
+    endless: set[str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(reloader, "_RETRY_S", 0.2)
+    s = scene(TWO.replace("{s}_other CONNECTION '' PUBLICATION p", "{s}_other" + UNCOPIED))
+    other = f"{s.slot}_other"
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t VALUES (1)")
+        connection.execute("CREATE TABLE u (a int PRIMARY KEY); INSERT INTO u VALUES (1)")
+        with running_daemon(s, time.sleep):
+            wait_for_copy_marker(s, "t", "ready")
+            endless.add(other)
+            redefine(s, "TABLE t", "TABLE t, TABLE u")
+            wait_until(lambda: "reload postponed" in caplog.text, 60, "the reload")
+            connection.execute("INSERT INTO t VALUES (2)")
+            wait_until(lambda: (2,) in s.rebuilt("t"), 60, "the gateway")
+            endless.clear()
+            wait_for_copy_marker(s, "u", "ready")
+            connection.execute("INSERT INTO t VALUES (3)")
+            wait_until(lambda: (3,) in s.rebuilt("t", other), 60, "the subscription")
+
+    assert s.rebuilt("t", other) == [(2,), (3,)]
+    hints = [vars(record).get("fields", {}).get("hint", "") for record in caplog.records]
+    assert any(f"{other} cannot be left out" in hint for hint in hints)
