@@ -145,6 +145,7 @@ class Attempt:
             carried.faults,
             hidden=carried.hidden,
         )
+        carried.hidden = setup.hidden
         carried.warned |= warn_of_risks(setup.risks, carried.warned)
         evaluator = process.evaluator(self._check_interrupted)
         stack.callback(evaluator.close)
@@ -167,8 +168,7 @@ class Attempt:
         try:
             stream = start_stream(slot, partial(self._stand_by, slot.outside.connection))
         except DefinitionsChanged:
-            self._carried.definitions = None
-            return None
+            self._carried.definitions = stream = None
         if stream is None:
             # Left out, they would be copied again although the other gateway has published them.
             self._carried.hidden = frozenset()
@@ -217,7 +217,7 @@ class Attempt:
         recovered = sink.open(OPEN_TIMEOUT_S, stopping=process.stopping)
         recovered = trusted_progress(connection, recovered, process.counters)
         if _is_superseded(carried.definitions, recovered):
-            carried.definitions = None
+            carried.definitions, carried.hidden = None, frozenset()
             process.standby.supersede()
             return None
         if process.standby.refuses(recovered.watermark):

@@ -64,8 +64,8 @@ class Carried:
             failed.
         has_streamed: Whether a stream has run in this process.
         ask_server: Whether filters that the server evaluates may appear.
-        hidden: Subscriptions whose markers attempts could not read in time; the next one does
-            without them.
+        hidden: Subscriptions whose markers could not be read in time. Attempts do without them
+            until a reload has looked again, or another gateway has led.
         lost: Topics that lack records, whose tables are not being copied yet.
         warned: Risks of topics that have been logged.
         definitions: Definitions in force, once a gateway has streamed; None for those of the file,
@@ -88,13 +88,12 @@ class Carried:
     def note_hidden(self, error: GatewayError) -> None:
         """Note which subscriptions the next attempt does without, after the error of this one.
 
-        They add up, since two may be hidden in turns, until an attempt fails for no other one:
-        then those that are not hidden any more are tried again.
+        They add up, since two may be hidden in turns, until an attempt that had to read the markers
+        of all fails for no other one: those that it has read are not hidden any more.
         """
-        new: frozenset[str] = frozenset()
         if isinstance(error, HiddenMarkersError):
             new = error.subscriptions
-        self.hidden = new if new <= self.hidden else self.hidden | new
+            self.hidden = new if new <= self.hidden else self.hidden | new
 
     def pop_broken_sets(self) -> frozenset[int]:
         """Return the tables whose sets are built again, once."""

@@ -157,7 +157,6 @@ class Streaming:
         """
         self._process.standby.lead()
         self._carried.has_streamed = True
-        self._carried.hidden = frozenset()
         # What was lost before is being copied.
         self._carried.definitions, self._carried.lost = self._slot.setup.definitions, frozenset()
         self._log_start()
@@ -247,6 +246,7 @@ class Streaming:
             stopping=self._process.stopping,
         )
         self._carried.definitions, self._carried.faults = prepared.definitions, {}
+        self._carried.hidden = prepared.hidden
 
     def _reloader(self) -> Reloader:
         return Reloader(

@@ -87,6 +87,7 @@ class PreparedDefinitions:
         reconcile: Whether tables that exist under other definitions are copied.
         snapshot: Snapshot from before the catalog was read.
         taken: Subscriptions that were taken from another gateway.
+        hidden: Subscriptions that are left out because their markers cannot be read.
     """
 
     definitions: Definitions
@@ -96,6 +97,7 @@ class PreparedDefinitions:
     point: Lsn
     snapshot: Snapshot
     taken: frozenset[str]
+    hidden: frozenset[str]
 
 
 class _Ended(Exception):
@@ -367,8 +369,10 @@ class Reloader:
             event(_LOG, logging.INFO, "publication", detail=line)
         self._hold_loop()
         point = wal_flush_lsn(connection)
-        names = frozenset(taken)
-        return PreparedDefinitions(definitions, plan, routing, reconcile, point, snapshot, names)
+        left = hidden & routing.muted.keys()
+        return PreparedDefinitions(
+            *(definitions, plan, routing, reconcile, point, snapshot, frozenset(taken), left)
+        )
 
     def _differs(
         self,

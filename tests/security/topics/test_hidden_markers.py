@@ -55,7 +55,10 @@ def redefine(s: Scene, old: str, new: str) -> None:
 
 
 def test_a_reload_goes_on_without_a_subscription_whose_markers_have_no_end(
-    scene: Callable[..., Scene], database: Database, endless: set[str]
+    scene: Callable[..., Scene],
+    database: Database,
+    endless: set[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     s = scene(TWO, definitions={"watch_interval_s": 0.5})
     other = f"{s.slot}_other"
@@ -73,6 +76,7 @@ def test_a_reload_goes_on_without_a_subscription_whose_markers_have_no_end(
         wait_for_copy_marker(s, "u", "ready", other)
 
     assert before == []
+    assert caplog.messages.count("trying again") == 1, "an attempt has failed for it once more"
     assert s.rebuilt("t", other) == [(1,)]
 
 
