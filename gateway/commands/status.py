@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,7 +18,16 @@ from gateway.definitions.masks import without_masks
 from gateway.definitions.model import Definitions
 from gateway.definitions.server import SUFFIXES
 from gateway.monitor.page.texts import date_time
-from gateway.monitor.status import KAFKA, SOURCE, Severity, Status, TableStatus, tables_of
+from gateway.monitor.status import (
+    KAFKA,
+    SOURCE,
+    Severity,
+    Status,
+    TableStatus,
+    of_table,
+    table_moves,
+    tables_of,
+)
 from gateway.observe.moving import MovingTable
 from gateway.runtime.planning.plan import read_definitions
 from gateway.runtime.planning.setup import slot_identity
@@ -33,6 +41,7 @@ from gateway.source.session.blockers import Wait, waits
 from gateway.source.session.connection import ServerFacts, connect, server_facts, wal_flush_lsn
 from gateway.source.session.server_support import may_not_replicate
 from gateway.source.stream.slot import SlotStatus, slot_status
+from gateway.subselects.moves.standing import MoveStanding, committed_standings
 from gateway.subselects.moves.state import read_back
 
 __all__ = ["read_status", "show_status"]
@@ -115,20 +124,18 @@ def read_status(settings: Settings) -> Status:
 
 def _moving(copies: Sequence[CopyState], records: Mapping[str, bytes]) -> list[MovingTable]:
     """Return the tables whose rows move, by the committed state of their moves."""
-    of_table: dict[str, dict[str, bytes]] = {}
+    by_oid: dict[str, dict[str, bytes]] = {}
     for name, data in records.items():
-        of_table.setdefault(name.partition("/")[0], {})[name] = data
-    counts: dict[int, Counter[str]] = {}
-    for oid in {copy.oid for copy in copies if f"{copy.oid}" in of_table}:
-        counts[oid] = Counter()
+        by_oid.setdefault(name.partition("/")[0], {})[name] = data
+    found: dict[tuple[str, int], MoveStanding] = {}
+    for oid in {copy.oid for copy in copies if f"{copy.oid}" in by_oid}:
         with suppress(ProtocolError):  # the gateway says so, and copies the table again
-            state = read_back(oid, of_table[f"{oid}"])
-            for of in (*state.slices.values(), *state.keys.values()):
-                counts[oid].update(of)
+            for each in committed_standings(oid, read_back(oid, by_oid[f"{oid}"])):
+                found[each.subscription, oid] = each
     return [
-        MovingTable(copy.subscription, f"{copy.schema}.{copy.table}", None, unsettled)
+        MovingTable(*of_table(copy), standing.since, standing.unsettled, standing.moved_rows)
         for copy in copies
-        if copy.oid in counts and (unsettled := counts[copy.oid][copy.subscription])
+        if (standing := found.get((copy.subscription, copy.oid))) is not None
     ]
 
 
@@ -272,6 +279,6 @@ def _how_far(table: TableStatus) -> str:
         text += f", {table.published} published"
     if table.asked is not None:
         text += f", to be copied again: {table.asked or 'all of it'}"
-    if table.unsettled:
-        text += f", rows move: {table.unsettled} values and keys are still to be read"
+    if moves := table_moves(table):
+        text += f", {moves}"
     return f"{text}, {table.reason}" if table.reason else text

@@ -167,11 +167,6 @@ def _of_process(figures: Figures, slot: str, tables: Collection[str]) -> Iterato
         figures.copied_rows,
     )
     yield _plain_counter(
-        "moved_rows",
-        "Number of rows read because they enter or leave a subscription with another table.",
-        figures.moved_rows,
-    )
-    yield _plain_counter(
         "server_evaluated_rows",
         "Number of rows that the source server was asked about, because of a row filter.",
         figures.evaluated_rows,
@@ -276,6 +271,14 @@ def _of_rows(figures: Figures, tables: Sequence[tuple[str, str]]) -> Iterator[Me
     for of_table, count in (dict.fromkeys(tables, 0) | dict(figures.filtered)).items():
         filtered.add_metric(of_table, count)
     yield filtered
+    moved = _counter(
+        "moved_rows",
+        "Number of rows read because they enter or leave a subscription with another table.",
+        _OF_TABLE,
+    )
+    for of_table, count in (dict.fromkeys(tables, 0) | dict(figures.moved_rows)).items():
+        moved.add_metric(of_table, count)
+    yield moved
     moving = {(each.subscription, each.table): each for each in figures.moving}
     now, none = time.time(), dict.fromkeys(tables, 0.0)
     for name, text, found in (

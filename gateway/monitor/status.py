@@ -16,6 +16,7 @@ from gateway.core.identifiers import quote_identifier
 from gateway.core.lsn import Lsn, format_lsn
 from gateway.core.watermark import CopyState, Refusal
 from gateway.monitor.health import muted, refused, takeover_refused
+from gateway.monitor.page.texts import moves
 from gateway.monitor.remedies import remedy_of
 from gateway.observe.moving import MovingTable
 from gateway.source.session.blockers import Task, Wait
@@ -81,6 +82,7 @@ class TableStatus:
         moving_since: Time since when rows of it enter or leave because another table has changed,
             in seconds since 1970; None if none do, or it is not known.
         unsettled: Number of values and keys whose rows are still to be read because of that.
+        moved_rows: Number of rows that were read because of that so far.
         parts: Schema and name, which `table` does not tell apart where one has a dot.
     """
 
@@ -96,6 +98,7 @@ class TableStatus:
     topic: str = ""
     moving_since: float | None = None
     unsettled: int = 0
+    moved_rows: int = 0
     parts: tuple[str, str] = ("", "")
 
 
@@ -309,6 +312,7 @@ class Status:
                     "asked": None if table.asked is None else "part" if table.asked else "all",
                     "moving_since": table.moving_since,
                     "unsettled": table.unsettled,
+                    "moved_rows": table.moved_rows,
                 }
                 for table in self.tables
             ],
@@ -362,11 +366,17 @@ def table_notices(tables: Iterable[TableStatus]) -> list[str]:
     tables = list(tables)
     held = [table_problem(table) for table in tables if table.state in ("held", "missing")]
     return [problem.message for problem in held if problem is not None] + [
-        f"rows of table {table.table} of subscription {table.subscription} move: "
-        f"{table.unsettled} values and keys are still to be read"
+        f"table {table.table} of subscription {table.subscription}: {table_moves(table)}"
         for table in tables
         if table.unsettled and table.state == "ready"
     ]
+
+
+def table_moves(table: TableStatus) -> str:
+    """Return how far the moves of a table are; an empty text if no row moves."""
+    if not table.unsettled:
+        return ""
+    return moves(table.unsettled, table.moving_since, table.moved_rows)
 
 
 def table_problem(table: TableStatus) -> Problem | None:
@@ -397,7 +407,7 @@ def tables_of(
     moving: Sequence[MovingTable] = (),
 ) -> list[TableStatus]:
     """Return the tables of a watermark; `estimate` returns the estimated row count of one."""
-    moves = {(each.subscription, each.table): each for each in moving}
+    by_table = {(each.subscription, each.table): each for each in moving}
     return [
         TableStatus(
             *of_table(c),
@@ -412,10 +422,11 @@ def tables_of(
             topic=c.topic,
             moving_since=None if found is None else found.since,
             unsettled=0 if found is None else found.unsettled,
+            moved_rows=0 if found is None else found.moved_rows,
         )
         for c in copies
         if c.state != "gone"
-        for found in [moves.get(of_table(c))]
+        for found in [by_table.get(of_table(c))]
     ]
 
 

@@ -91,7 +91,8 @@ class Figures:
         at: Time of posting, in seconds of the monotonic clock.
         phase_since: Start of the phase, likewise.
         loop: State of the loop; None before the first loop has started.
-        moved_rows: Number of rows that were read because they enter or leave a subscription.
+        moved_rows: Number of rows that were read because they enter or leave a subscription, by
+            subscription and table.
         moving: Tables whose rows do so now; the sequence is replaced, never changed.
         evaluated_rows: Number of rows whose row filter a server evaluated.
         lost_values: Number of rows sent with NULL for a value that was not in the stream.
@@ -129,7 +130,7 @@ class Figures:
     transactions: int = 0
     records: int = 0
     copied_rows: int = 0
-    moved_rows: int = 0
+    moved_rows: dict[tuple[str, str], int] = field(default_factory=dict)
     moving: Sequence[MovingTable] = ()
     evaluated_rows: int = 0
     lost_values: int = 0

@@ -14,9 +14,11 @@ class MovingTable:
     Attributes:
         since: Time since when they do, in seconds since 1970; None if it is not known.
         unsettled: Number of values and keys whose rows are still to be read.
+        moved_rows: Number of rows that were read because of that so far.
     """
 
     subscription: str
     table: str
     since: float | None
     unsettled: int
+    moved_rows: int

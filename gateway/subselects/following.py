@@ -13,6 +13,7 @@ changes then.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -90,6 +91,7 @@ class Following:
         about: Descriptions of inner tables, by OID.
         most: Number of entries of a leaf.
         hidden: Sub-selects whose values are not to be stored: their sets are always built again.
+        clock_ms: Milliseconds since 1970.
 
     Attributes:
         sets: All sets.
@@ -109,10 +111,12 @@ class Following:
         about: Mapping[int, About] = MappingProxyType({}),
         most: int = MOST,
         hidden: Collection[Subselect] = (),
+        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         tables = list(outer)
         self.faults: list[str] = []
         self.has_built = False
+        self._clock_ms = clock_ms
         self.sets = SetNetwork((f for table in tables for f in table.formulas.values()), make)
         self._stored: dict[Subselect, StoredSet] = {}
         self._unread = UnreadSets(make)
@@ -406,7 +410,9 @@ class Following:
         for subselect, stored in self._stored.items():
             if subselect not in unbuilt:
                 parts += [StatePart("set", *record) for record in stored.pop_records()]
+        now_ms = self._clock_ms()
         for oid, moves in self.moves.items():
+            moves.note_progress(now_ms)
             state = moves.state.hidden() if oid in self._hidden else moves.state
             records = self._stored_moves[oid].pop_records(state)
             parts += [StatePart("moves", *record) for record in records]

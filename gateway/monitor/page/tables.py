@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from gateway.core.display import as_html as escape
 from gateway.monitor.page.selection import LONGEST, PORTION, Selection, searched
-from gateway.monitor.page.texts import ago
+from gateway.monitor.page.texts import ago, moves
 
 __all__ = ["search_field", "table_rows"]
 
@@ -143,8 +143,9 @@ def _breakable(name: str) -> str:
 
 def _moves(table: Mapping[str, Any]) -> str:
     """Return that rows of a table move, or an empty text."""
-    count = table.get("unsettled")
-    return f"rows move: {count:,} values and keys to read" if count else ""
+    if not (unsettled := table.get("unsettled")):
+        return ""
+    return moves(unsettled, table["moving_since"], table["moved_rows"])
 
 
 def _cell(column: tuple[str, str], text: str, labelled: bool) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from typing import Final
 
 from gateway.core.lsn import Lsn, format_lsn
@@ -34,14 +33,13 @@ class MoveMarkers:
         self._followed = followed
         self._addresses = addresses
         self._counters = counters
-        self._standings = MoveStandings(followed.following.moves, time.time)
-        self._moved: dict[int, int] = {}
+        self._standings = MoveStandings(followed.following.moves)
         self._count()
 
     def records(self, lsn: Lsn) -> list[Record]:
         """Return the markers to commit with everything up to `lsn`, and count."""
         records: list[Record] = []
-        changes = self._standings.pop_changes(lsn)
+        changes = self._standings.pop_changes()
         headers = HeaderMaker(lsn, None, None, None).make(lsn, 0, b"MOVE") if changes else []
         for name, oid, settled in changes:
             table = self._followed.outer[oid].table
@@ -60,15 +58,17 @@ class MoveMarkers:
 
     def _count(self) -> None:
         for oid, moves in self._followed.following.moves.items():
-            new = moves.moved_rows - self._moved.get(oid, 0)
-            self._moved[oid] = moves.moved_rows
-            self._counters.moved_rows += new
+            table = str(self._followed.outer[oid].table)
+            for name, rows in moves.progress.pop_total().items():
+                before = self._counters.moved_rows.get((name, table), 0)
+                self._counters.moved_rows[name, table] = before + rows
         self._counters.moving = tuple(
             MovingTable(
                 each.subscription,
                 str(self._followed.outer[each.table_oid].table),
                 each.since,
                 each.unsettled,
+                each.moved_rows,
             )
             for each in self._standings.standings
         )

@@ -3,6 +3,7 @@
     <OID>/s<digest>    a slice: its columns, its value, the subscriptions
     <OID>/k<digest>    a key, the subscriptions
     <OID>/w            the subscriptions for which the table has to be copied again
+    <OID>/p<digest>    a subscription, since when rows move, how many have
 
 A value is a format and packed lists (`gateway.subselects.sets.entries`). A commit writes what has
 changed. A record that does not read may have been any of them: the table is copied again then.
@@ -18,11 +19,14 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 from gateway.core.copy_progress import Key
 from gateway.core.errors import ProtocolError
 from gateway.subselects.formula import Value
+from gateway.subselects.moves.progress import MoveProgress
 from gateway.subselects.sets.entries import pack, read_varint, unpack, varint
 
 __all__ = ["MoveRecord", "MoveState", "Slice", "StoredMoves", "read_back"]
 
 _FORMAT: Final = 1
+_END_MS: Final = 1 << 47
+"""A time beyond any that is meant, in milliseconds since 1970, and one that can be shown."""
 
 _Found = TypeVar("_Found")
 MoveRecord: TypeAlias = tuple[str, bytes | None]
@@ -44,16 +48,18 @@ class MoveState:
         slices: Slices whose rows the subscriber may or may not have.
         keys: Keys of which the subscriber may lack the row, or values of it.
         whole: Subscriptions for which the table has to be copied again.
+        progress: For each subscription whose rows move since when, and how many have.
     """
 
     slices: Mapping[Slice, frozenset[str]] = field(default_factory=dict)
     keys: Mapping[Key, frozenset[str]] = field(default_factory=dict)
     whole: frozenset[str] = frozenset()
+    progress: Mapping[str, MoveProgress] = field(default_factory=dict)
 
     def hidden(self) -> MoveState:
         """Return a state without values, from which the tables of all that moves are copied."""
         moving = (name for of in (*self.slices.values(), *self.keys.values()) for name in of)
-        return MoveState(whole=self.whole.union(moving))
+        return MoveState(whole=self.whole.union(moving), progress=self.progress)
 
 
 class StoredMoves:
@@ -76,6 +82,9 @@ class StoredMoves:
         if before.whole != state.whole:
             value = _encode([_texts(sorted(state.whole))]) if state.whole else None
             records.append((f"{self._oid}/w", value))
+        for name in {**before.progress, **state.progress}:
+            if (found := state.progress.get(name)) != before.progress.get(name):
+                records.append(self._progress_record(name, found))
         return records
 
     def _slice_record(self, slice_: Slice, of: frozenset[str]) -> MoveRecord:
@@ -86,6 +95,10 @@ class StoredMoves:
     def _key_record(self, key: Key, of: frozenset[str]) -> MoveRecord:
         name = f"{self._oid}/k{_digest([key])}"
         return name, _encode([key, _texts(sorted(of))]) if of else None
+
+    def _progress_record(self, subscription: str, found: MoveProgress | None) -> MoveRecord:
+        name = f"{self._oid}/p{_digest([_texts([subscription])])}"
+        return name, None if found is None else _encode([_texts([subscription, *map(str, found)])])
 
 
 def _changed(
@@ -114,6 +127,7 @@ def read_back(table_oid: int, records: Mapping[str, bytes]) -> MoveState:
     slices: dict[Slice, frozenset[str]] = {}
     keys: dict[Key, frozenset[str]] = {}
     whole: frozenset[str] = frozenset()
+    progress: dict[str, MoveProgress] = {}
     for name, data in records.items():
         oid, _, rest = name.partition("/")
         if oid != f"{table_oid}":
@@ -126,13 +140,22 @@ def read_back(table_oid: int, records: Mapping[str, bytes]) -> MoveState:
                     keys[tuple(map(_known, key))] = frozenset(_names(of))
                 case "w", [of]:
                     whole = frozenset(_names(of))
+                case "p", [of]:
+                    subscription, since_ms, rows = _names(of)
+                    progress[subscription] = _progress(int(since_ms), int(rows))
                 case _:
                     raise ValueError("it is of no kind that is known")
         except (ValueError, ProtocolError) as error:
             raise ProtocolError(
                 f"record {name} of moves does not read: {error}", tag=b"", offset=0
             ) from None
-    return MoveState(slices, keys, whole)
+    return MoveState(slices, keys, whole, progress)
+
+
+def _progress(since_ms: int, rows: int) -> MoveProgress:
+    if not (0 <= since_ms < _END_MS and rows >= 0):
+        raise ValueError("a time or a number is out of range")
+    return MoveProgress(since_ms, rows)
 
 
 def _encode(lists: Iterable[Sequence[bytes | None]]) -> bytes:

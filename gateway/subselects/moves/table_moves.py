@@ -23,6 +23,7 @@ from gateway.subselects.formula import (
     set_tests_of,
     subselects_of,
 )
+from gateway.subselects.moves.progress import ProgressOfMoves
 from gateway.subselects.moves.reads import MoveChunk, MoveRequest, SliceRead
 from gateway.subselects.moves.state import MoveState, Slice
 from gateway.subselects.sets.changes import SetChange, affected_values
@@ -61,7 +62,7 @@ class TableMoves:
     Attributes:
         filtered_by: Subscriptions by the sub-selects of their filters, nested ones included.
         revision: Number that changes whenever other slices are unsettled than before.
-        moved_rows: Number of rows that were read for a subscription because they move.
+        progress: For each subscription since when rows move, and how many have.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class TableMoves:
         self.members = members
         self.view = view
         self.unseen = UnseenChanges(key)
+        self.progress = ProgressOfMoves(state.progress)
         self.key_of = self.unseen.key_of
         self.whole = set(state.whole & self.formulas.keys())
         # Subscriptions and tests that there are no more leave nothing to read.
@@ -105,7 +107,6 @@ class TableMoves:
         self._key_reads: dict[int, MoveRequest] = {}
         self._number = 0
         self.revision = 0
-        self.moved_rows = 0
         self._known = {
             name
             for of in (*state.slices.values(), *state.keys.values(), state.whole)
@@ -121,6 +122,7 @@ class TableMoves:
             {found: frozenset(of) for found, of in self._slices.items() if of},
             {found: frozenset(of) for found, of in self._keys.items() if of},
             frozenset(self.whole),
+            dict(self.progress.known),
         )
 
     @property
@@ -159,6 +161,10 @@ class TableMoves:
             yield from listed
         yield from self.whole
         yield from self._waiting
+
+    def note_progress(self, now_ms: int) -> None:
+        """Note how far the moves are at a time, in milliseconds since 1970, for the next state."""
+        self.progress.note(set(self.unsettled_subscriptions()), now_ms)
 
     def wait_for(self, subselect: Subselect) -> None:
         """Note that nothing is settled for the subscriptions of a set until its table is read."""
@@ -248,6 +254,7 @@ class TableMoves:
     def begin_copy(self, subscription: str) -> None:
         """Note that a copy begins: the subscriber has no row."""
         self._forget(subscription)
+        self.progress.restart(subscription)
         self.whole.discard(subscription)
         self._begun_copies.add(subscription)
 
@@ -407,7 +414,7 @@ class TableMoves:
 
     def _moved(self, subscription: str, copied: CopiedRow, key: Key) -> Iterator[MovedRow]:
         self.settle_key(key, subscription)
-        self.moved_rows += 1
+        self.progress.count(subscription)
         yield MovedRow(
             subscription, copied, key, self.wants(subscription, self.view(row_of(copied)))
         )

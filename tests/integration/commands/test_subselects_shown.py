@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import time
 from collections.abc import Callable
 
 import pytest
@@ -11,8 +14,10 @@ from gateway.commands.verify.source import SourceReader, SourceTable
 from gateway.config import load_settings
 from gateway.runtime.planning.plan import read_definitions, read_plan
 from gateway.source.session.connection import connect
+from tests.integration.monitor.test_gateway_monitor import LISTENING, Monitored
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import Scene
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 
@@ -112,6 +117,49 @@ def test_commands_show_what_a_partitioned_table_says(scene: MakeScene, database:
     assert f"{part} is true" in attached
     assert read == {s.slot: {b"1"}}
     assert read_since == {s.slot: {b"1", b"3"}}
+
+
+def test_status_page_and_metrics_show_what_moves_in_the_same_words(
+    scene: MakeScene, database: Database
+) -> None:
+    with database.connect() as connection, database.connect() as locking:
+        connection.execute(TABLES.encode())
+        s = scene(DEFINITIONS, **LISTENING)
+        gateway = Monitored(s.project.start())
+        gateway.process.wait_until_copied()
+        wait_until(lambda: gateway.get("/readyz")[0] == 200, 60, "the gateway to be ready")
+        locking.execute("BEGIN; LOCK TABLE orders IN ACCESS EXCLUSIVE MODE")
+        before = time.time()
+        connection.execute("UPDATE customers SET tenant = 1 WHERE id IN (2, 3)")
+
+        def by_command() -> str:
+            return said(f"copy of {s.slot}: public.orders: .*", s.cli("status").out)
+
+        wait_until(by_command, 60, "status to say that rows move")
+        wait_until(lambda: said(".*", gateway.get("/readyz")[1]), 60, "the gateway to say so")
+        words = by_command()
+        assert words.endswith(": 2 values and keys to read, 0 rows moved so far")
+        assert words == said(f".*{s.slot}: .*", gateway.get("/readyz")[1])
+        assert words == said(".*", gateway.get(f"/?q={s.slot}+public.orders")[1])
+        shown = json.loads(s.cli("status", "--json").out)["tables"]
+        for found in (shown, gateway.status()["tables"]):
+            (mine,) = (each for each in found if each["subscription"] == s.slot)
+            assert (mine["unsettled"], mine["moved_rows"]) == (2, 0)
+            assert before - 1 < mine["moving_since"] < time.time()
+        assert gateway.metrics()["unsettled_values"][s.slot, "public.orders"] == 2
+        assert gateway.metrics()["moving_seconds"][s.slot, "public.orders"] > 0
+
+        locking.execute("ROLLBACK")
+        wait_until(lambda: not by_command(), 60, "the rows to be read")
+        moved = gateway.metrics()["moved_rows_total"]
+        assert moved[s.slot, "public.orders"] == 2, moved
+        assert gateway.process.terminate() == 0
+
+
+def said(line: str, text: str) -> str:
+    """Return how far moves are by a text, of the first line where that follows `line`."""
+    found = re.search(f"{line}(rows moving since .*? moved so far)", text)
+    return "" if found is None else found[1]
 
 
 def read_by_verify(s: Scene) -> dict[str, set[bytes | None]]:

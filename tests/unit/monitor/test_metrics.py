@@ -63,12 +63,12 @@ def test_rows_are_told_by_subscription_table_and_operation() -> None:
 
 
 def test_moves_are_told_by_subscription_and_table() -> None:
-    moving = (MovingTable("nsw", "public.t", time.time() - 60, 3),)
+    moving = (MovingTable("nsw", "public.t", time.time() - 60, 3, 5),)
 
-    found = scraped(figures(moved_rows=12, moving=moving))
+    found = scraped(figures(moved_rows={("nsw", "public.t"): 12}, moving=moving))
 
     t, u = ((("subscription", "nsw"), ("table", f"public.{name}")) for name in "tu")
-    assert found["moved_rows_total", ()] == 12
+    assert (found["moved_rows_total", t], found["moved_rows_total", u]) == (12, 0)
     assert (found["unsettled_values", t], found["unsettled_values", u]) == (3, 0)
     assert found["moving_seconds", t] >= 60
     assert found["moving_seconds", u] == 0

@@ -97,9 +97,15 @@ def test_the_table_says_rows_filtered_share_and_who_evaluates() -> None:
 
 
 def test_a_table_whose_rows_move_says_so() -> None:
-    table = {**shown()["tables"][0], "unsettled": 1_200}
+    moving = {"unsettled": 1_200, "moving_since": 5.0, "moved_rows": 4_000}
+    table = {**shown()["tables"][0], **moving}
 
-    assert "rows move: 1,200 values and keys to read" in fragment(shown(tables=[table]), HISTORY)
+    assert (
+        "rows moving since 1970-01-01 00:00:05 UTC: 1,200 values and keys to read, "
+        "4,000 rows moved so far" in fragment(shown(tables=[table]), HISTORY)
+    )
+    settled = {**table, "unsettled": 0, "moving_since": None, "moved_rows": 0}
+    assert "rows moving" not in fragment(shown(tables=[settled]), HISTORY)
 
 
 def test_rates_are_those_of_the_last_two_samples_and_the_lag_is_drawn() -> None:

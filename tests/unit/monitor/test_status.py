@@ -18,6 +18,7 @@ from gateway.monitor.status import (
     Severity,
     TableStatus,
     retention_problem,
+    table_moves,
     table_notices,
     tables_of,
 )
@@ -262,16 +263,25 @@ def test_after_slot_drop_it_is_said_what_is_left() -> None:
 
 
 def test_tables_whose_rows_move_say_since_when_and_how_much_is_left() -> None:
-    moving = [MovingTable("nsw", "public.t", 5.0, 3)]
+    moving = [MovingTable("nsw", "public.t", 5.0, 3, 12)]
     tables = tables_of(COPIES, lambda _: None, moving)
 
-    found = [(each["moving_since"], each["unsettled"]) for each in shown_tables(tables)]
-    assert found == [(5.0, 3), (None, 0)]
+    names = ("moving_since", "unsettled", "moved_rows")
+    found = [tuple(map(each.get, names)) for each in shown_tables(tables)]
+    assert found == [(5.0, 3, 12), (None, 0, 0)]
     held = TableStatus("nsw", "public.v", "held", reason="it has no identity", unsettled=1)
     assert table_notices([*tables, held]) == [
         "table public.v of subscription nsw is held: it has no identity",
-        "rows of table public.t of subscription nsw move: 3 values and keys are still to be read",
+        "table public.t of subscription nsw: rows moving since 1970-01-01 00:00:05 UTC: "
+        "3 values and keys to read, 12 rows moved so far",
     ]
+    assert list(map(table_moves, tables)) == [
+        "rows moving since 1970-01-01 00:00:05 UTC: "
+        "3 values and keys to read, 12 rows moved so far",
+        "",
+    ]
+    begun = TableStatus("nsw", "public.t", "ready", unsettled=1, moved_rows=1)
+    assert table_moves(begun) == "rows moving: 1 value or key to read, 1 row moved so far"
 
 
 def shown_tables(tables: list[TableStatus]) -> list[dict[str, Any]]:

@@ -12,8 +12,14 @@ from gateway.core.lsn import Lsn
 from gateway.pgoutput.messages import UNCHANGED
 from gateway.subselects.formula import Plain, SetTest, SetTestKind, Subselect, Truth, Value
 from gateway.subselects.moves.decision import Decision, Sending, decide
+from gateway.subselects.moves.progress import MoveProgress, ProgressOfMoves
 from gateway.subselects.moves.reads import MoveChunk, MoveRequest
-from gateway.subselects.moves.standing import MoveChange, MoveStanding, MoveStandings
+from gateway.subselects.moves.standing import (
+    MoveChange,
+    MoveStanding,
+    MoveStandings,
+    committed_standings,
+)
 from gateway.subselects.moves.state import MoveState, Slice, StoredMoves, read_back
 from gateway.subselects.moves.table_moves import MOST_UNSETTLED, TRIES, TableMoves
 from gateway.subselects.moves.transaction import MoveTransaction
@@ -254,6 +260,7 @@ def test_a_state_is_read_back_and_nothing_else_is() -> None:
         {ONE: frozenset({"s", "t"}), several: frozenset({"t"})},
         {(b"5", b""): frozenset({"s"})},
         frozenset({"u"}),
+        {"s": MoveProgress(1_000, 7)},
     )
     stored = StoredMoves(3, MoveState())
     records = {name: value for name, value in stored.pop_records(state) if value is not None}
@@ -263,7 +270,7 @@ def test_a_state_is_read_back_and_nothing_else_is() -> None:
     assert stored.pop_records(state) == []
     less = MoveState({ONE: frozenset({"t"})})
     changes = stored.pop_records(less)
-    assert sorted(value is None for _, value in changes) == [False, True, True, True]
+    assert sorted(value is None for _, value in changes) == [False, True, True, True, True]
     for name, data in records.items():
         for wrong in (data[:-1], b"\2" + data[1:], data + b"\0", b""):
             with pytest.raises(ProtocolError, match="does not read"):
@@ -279,35 +286,77 @@ def test_a_state_is_read_back_and_nothing_else_is() -> None:
 def test_standings_say_once_that_a_table_moves_and_that_it_is_settled() -> None:
     members = Some()
     moves = moves_of(members)
-    times = iter([5.0])
-    standings = MoveStandings({9: moves}, lambda: next(times))
+    standings = MoveStandings({9: moves})
 
-    assert standings.pop_changes(Lsn(1)) == []
+    assert standings.pop_changes() == []
     toggle(moves, members, b"1", b"2")
-    assert standings.pop_changes(Lsn(10)) == [MoveChange("s", 9, settled=False)]
-    assert list(standings.standings) == [MoveStanding("s", 9, Lsn(10), 5.0, 2)]
+    moves.note_progress(5_000)
+    assert standings.pop_changes() == [MoveChange("s", 9, settled=False)]
+    assert list(standings.standings) == [MoveStanding("s", 9, 5.0, 2, 0)]
     moves.list_key((b"7",), "s", None)
-    assert standings.pop_changes(Lsn(20)) == []
-    assert list(standings.standings) == [MoveStanding("s", 9, Lsn(10), 5.0, 3)]
+    moves.note_progress(6_000)
+    assert standings.pop_changes() == []
+    assert list(standings.standings) == [MoveStanding("s", 9, 5.0, 3, 0)]
     place(moves, moves.request(), row(7), end=True)
+    moves.note_progress(7_000)
+    assert standings.pop_changes() == []
+    assert list(standings.standings) == [MoveStanding("s", 9, 5.0, 2, 1)]
+    assert list(committed_standings(9, moves.state)) == list(standings.standings)
     place(moves, moves.request(), row(1), end=True)
-    assert moves.moved_rows == 2
-    assert standings.pop_changes(Lsn(30)) == [MoveChange("s", 9, settled=True)]
+    moves.note_progress(8_000)
+    assert moves.progress.pop_total() == {"s": 2}
+    assert moves.progress.pop_total() == {}
+    assert moves.state == MoveState()
+    assert standings.pop_changes() == [MoveChange("s", 9, settled=True)]
     assert list(standings.standings) == []
 
     # What another process has said is not said again, and a copy that begins ends what it finds.
     toggle(moves, members, b"1")
-    later = MoveStandings({9: moves_of(members, state=moves.state)}, lambda: 7.0)
-    assert list(later.standings) == [MoveStanding("s", 9, None, 7.0, 1)]
-    assert later.pop_changes(Lsn(40)) == []
+    moves.note_progress(9_000)
+    later = MoveStandings({9: moves_of(members, state=moves.state)})
+    assert list(later.standings) == [MoveStanding("s", 9, 9.0, 1, 0)]
+    assert later.pop_changes() == []
     again = moves_of(members, state=moves.state)
-    copied = MoveStandings({9: again}, lambda: 7.0)
+    copied = MoveStandings({9: again})
     again.copy_again("s")
-    assert copied.pop_changes(Lsn(50)) == []
+    assert copied.pop_changes() == []
     again.begin_copy("s")
     toggle(again, members, b"1")
-    assert copied.pop_changes(Lsn(60)) == [MoveChange("s", 9, settled=False)]
+    assert copied.pop_changes() == [MoveChange("s", 9, settled=False)]
     again.begin_copy("s")
-    assert copied.pop_changes(Lsn(70)) == []
+    assert copied.pop_changes() == []
     again.copy_again("s")
-    assert copied.pop_changes(Lsn(80)) == [MoveChange("s", 9, settled=False)]
+    assert copied.pop_changes() == [MoveChange("s", 9, settled=False)]
+
+
+def test_progress_adds_rows_once_a_second_and_begins_again_with_a_copy() -> None:
+    progress = ProgressOfMoves({"gone": MoveProgress(1, 9)})
+    progress.count("s")
+    progress.count("t")
+    progress.note({"s"}, 10_000)
+    assert progress.known == {"s": MoveProgress(10_000, 1)}, "with the rows of its first commit"
+
+    progress.count("s")
+    progress.note({"s"}, 10_999)
+    assert progress.known == {"s": MoveProgress(10_000, 1)}
+    progress.note({"s"}, 11_000)
+    assert progress.known == {"s": MoveProgress(10_000, 2)}
+    progress.count("s")
+    progress.note({"s"}, 500)
+    assert progress.known == {"s": MoveProgress(10_000, 3)}, "though the clock was set back"
+
+    progress.count("s")
+    progress.restart("s")
+    progress.note({"s", "t"}, 12_000)
+    assert progress.known == {name: MoveProgress(12_000, 0) for name in "st"}
+    assert progress.pop_total() == {"s": 4, "t": 1}
+
+
+@pytest.mark.parametrize(
+    ("since_ms", "rows"), [(-1, 0), (1 << 47, 0), (5, -1)], ids=["before 1970", "far", "negative"]
+)
+def test_progress_that_nobody_can_show_is_not_read_back(since_ms: int, rows: int) -> None:
+    state = MoveState(progress={"s": MoveProgress(since_ms, rows)})
+    records = dict(StoredMoves(3, MoveState()).pop_records(state))
+    with pytest.raises(ProtocolError, match="out of range"):
+        read_back(3, {name: value for name, value in records.items() if value is not None})
