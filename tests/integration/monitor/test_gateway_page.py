@@ -13,6 +13,7 @@ from gateway.core.lsn import Lsn
 from gateway.core.watermark import CopyState
 from gateway.monitor.http import serve
 from gateway.monitor.notify import Notifier
+from gateway.monitor.page.selection import PORTION
 from gateway.monitor.watch import View, Watch
 from gateway.observe import Counters, RecentErrors
 from tests.integration.monitor.test_gateway_monitor import LISTENING, Monitored
@@ -32,24 +33,34 @@ CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;
 WIDTHS = {"phone": 360, "desk": 1280}
 
 
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
+@pytest.fixture(scope="module")
+def only_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     program = find_browser()
     if program is None:
         why = f"no browser is installed here (looked for {', '.join(NAMES)}): the page was not seen"
         if os.environ.get("PGSLUICE_REQUIRE_BROWSER"):
             pytest.fail(why)
         pytest.skip(why)
-    with Browser(program, tmp_path) as browser:
+    with Browser(program, tmp_path_factory.mktemp("browser")) as browser:
         yield browser
 
 
-def test_a_thousand_tables_fit_on_a_phone_line_by_line_with_problems_on_top(
-    tmp_path: Path, browser: Browser
+@pytest.fixture
+def browser(only_browser: Browser) -> Browser:
+    """The browser, which has not seen a page of this test."""
+    only_browser.open("about:blank")
+    only_browser.complaints.clear()
+    only_browser.requested.clear()
+    return only_browser
+
+
+@pytest.mark.parametrize("number", [3, 30, 1_000])
+def test_tables_fit_on_a_phone_line_by_line_with_problems_on_top(
+    tmp_path: Path, browser: Browser, number: int
 ) -> None:
     long = "a_table_with_a_name_of_almost_sixty_characters_as_some_are"
     held = CopyState("nsw", "public", "<b>held</b>", "held", reason="it has no identity")
-    ready = [CopyState("nsw", "public", f"{long}{n}", "ready", Lsn(1)) for n in range(999)]
+    ready = [CopyState("nsw", "public", f"{long}{n}", "ready", Lsn(1)) for n in range(number - 1)]
     counters = Counters()
     counters.enter("streaming")
     counters.post(loop_state(copies=(*ready, held)))
@@ -67,7 +78,10 @@ def test_a_thousand_tables_fit_on_a_phone_line_by_line_with_problems_on_top(
             browser.open(f"http://127.0.0.1:{port}/")
             assert browser.evaluate("document.documentElement.scrollWidth") <= width
             assert browser.evaluate(rows)[0] == "public.<b>held</b>"
-            assert len(browser.evaluate(heights)) == 100
+            assert len(browser.evaluate(heights)) == min(number, PORTION)
+            assert browser.evaluate("document.querySelectorAll('nav a').length") == (
+                number > PORTION
+            )
             assert browser.evaluate(top.format(".problems")) < browser.evaluate(top.format(".path"))
             if width == 400:
                 assert max(browser.evaluate(heights)) < 50
@@ -78,8 +92,11 @@ def test_a_thousand_tables_fit_on_a_phone_line_by_line_with_problems_on_top(
         browser.evaluate("document.querySelector('input[type=search]').value = 'sixty'")
         browser.evaluate("document.querySelector('input[type=checkbox]').checked = false")
         browser.evaluate("document.querySelector('form').submit()")
-        wait_until(lambda: len(browser.evaluate(rows)) == 100, 60, "the tables that were searched")
-        assert "999 shown" in browser.text()
+        ready_ones = min(number - 1, PORTION)
+        wait_until(
+            lambda: len(browser.evaluate(rows)) == ready_ones, 60, "the tables that were searched"
+        )
+        assert f"{number - 1} shown" in browser.text()
 
 
 def test_the_page_is_read_on_a_phone_without_javascript_and_lives_with_it(
