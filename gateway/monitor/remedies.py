@@ -34,6 +34,8 @@ REMEDIES: Final[Mapping[HeldCause, str]] = {
     'and "message.max.bytes" in [kafka]',
     "topic_name": "give the table another name in [topics] names",
     "compaction": "let its topic have the cleanup.policy that its records need",
+    "markers": "let nobody else write to the subscription's topic of markers, or keep a Kafka "
+    "transaction open there",
     "topic_rights": "grant the user of [kafka] what is missing on the topic",
     "foreign_partition": "publish its other partitions, or detach that one",
     "column": "name in the definitions what the table has now, then `pgsluice reload`; or give the "

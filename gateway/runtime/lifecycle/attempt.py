@@ -171,7 +171,7 @@ class Attempt:
             self._carried.definitions = stream = None
         if stream is None:
             # Left out, they would be copied again although the other gateway has published them.
-            self._carried.hidden = frozenset()
+            self._carried.hidden = {}
         return stream
 
     def _open(
@@ -217,7 +217,7 @@ class Attempt:
         recovered = sink.open(OPEN_TIMEOUT_S, stopping=process.stopping)
         recovered = trusted_progress(connection, recovered, process.counters)
         if _is_superseded(carried.definitions, recovered):
-            carried.definitions, carried.hidden = None, frozenset()
+            carried.definitions, carried.hidden = None, {}
             process.standby.supersede()
             return None
         if process.standby.refuses(recovered.watermark):

@@ -12,6 +12,7 @@ from gateway.definitions.model import Definitions, Fault, TableId
 from gateway.observe import Counters, OnBatch
 from gateway.runtime.copy.jobs import CopyReport
 from gateway.runtime.lifecycle.standby import Standby
+from gateway.runtime.planning.hidden_markers import WhyHidden, reasons_of
 from gateway.runtime.planning.setup import make_evaluator
 from gateway.runtime.reload.held_retries import HeldLooks
 from gateway.source.filters.evaluator import ServerEvaluator
@@ -64,8 +65,8 @@ class Carried:
             failed.
         has_streamed: Whether a stream has run in this process.
         ask_server: Whether filters that the server evaluates may appear.
-        hidden: Subscriptions whose markers could not be read in time. Attempts do without them
-            until a reload has looked again, or another gateway has led.
+        hidden: Subscriptions whose markers could not be read in time, and why. Attempts do without
+            them until a reload has looked again, or another gateway has led.
         lost: Topics that lack records, whose tables are not being copied yet.
         warned: Risks of topics that have been logged.
         definitions: Definitions in force, once a gateway has streamed; None for those of the file,
@@ -78,7 +79,7 @@ class Carried:
     was_down: bool = True
     has_streamed: bool = False
     ask_server: bool = False
-    hidden: frozenset[str] = frozenset()
+    hidden: Mapping[str, WhyHidden] = field(default_factory=dict)
     lost: frozenset[str] = frozenset()
     warned: frozenset[str] = frozenset()
     definitions: Definitions | None = None
@@ -92,8 +93,8 @@ class Carried:
         of all fails for no other one: those that it has read are not hidden any more.
         """
         if isinstance(error, HiddenMarkersError):
-            new = error.subscriptions
-            self.hidden = new if new <= self.hidden else self.hidden | new
+            new = reasons_of(error)
+            self.hidden = new if new.keys() <= self.hidden.keys() else {**self.hidden, **new}
 
     def pop_broken_sets(self) -> frozenset[int]:
         """Return the tables whose sets are built again, once."""

@@ -8,20 +8,58 @@ it would lack for ever what is written in between: then all wait, and the error 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from gateway.config import Settings
 from gateway.core.errors import FatalError, HiddenMarkersError, TransientError
+from gateway.core.names import transaction_topic
 from gateway.definitions.model import Plan
 from gateway.sink.own_topics.owners import read_owners
 from gateway.sink.registry.registry import Registry
 
-__all__ = ["left_out", "still_hidden", "waiting_for_uncopied"]
+__all__ = [
+    "WhyHidden",
+    "errors_of",
+    "left_out",
+    "reasons_of",
+    "still_hidden",
+    "waiting_for_uncopied",
+]
 
 _LOOK_S: Final = 5.0
 """Seconds of a look at markers that could not be read before; it is repeated later."""
+
+
+@dataclass(frozen=True, slots=True)
+class WhyHidden:
+    """Reason for which the markers of a subscription cannot be read, from the error that said so.
+
+    The error itself would keep what its frames have, for as long as the subscription is left out.
+    """
+
+    message: str
+    hint: str | None = None
+
+
+def reasons_of(error: HiddenMarkersError) -> dict[str, WhyHidden]:
+    """Return the reasons of an error by subscription."""
+    return dict.fromkeys(error.subscriptions, WhyHidden(error.message, error.hint))
+
+
+def errors_of(hidden: Mapping[str, WhyHidden], names: Collection[str]) -> dict[str, FatalError]:
+    """Return the errors of the topics of markers of those named, by topic."""
+    return {
+        transaction_topic(name): FatalError(
+            why.message,
+            hint=why.hint or "only its gateway needs the right to write there",
+            cause="markers",
+        )
+        for name, why in hidden.items()
+        if name in names
+    }
 
 
 def left_out(plan: Plan, hidden: Collection[str]) -> frozenset[str]:
@@ -47,13 +85,15 @@ def waiting_for_uncopied(plan: Plan) -> Iterator[None]:
         ) from None
 
 
-def still_hidden(settings: Settings, registry: Registry, hidden: frozenset[str]) -> frozenset[str]:
+def still_hidden(
+    settings: Settings, registry: Registry, hidden: Mapping[str, WhyHidden]
+) -> Mapping[str, WhyHidden]:
     """Return those of `hidden` whose markers cannot be read now, in a short time."""
     refused: dict[str, FatalError] = {}  # held for that, by who makes the plan
     try:
         read_owners(settings.kafka, registry, hidden, timeout_s=_LOOK_S, refused=refused)
     except HiddenMarkersError as error:
-        return error.subscriptions
+        return reasons_of(error)
     except TransientError:
         return hidden
-    return frozenset()
+    return {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -17,9 +17,8 @@ import psycopg
 from gateway.config import Settings
 from gateway.core.background import OnWait, keep_waiting
 from gateway.core.descriptors import wait_readable
-from gateway.core.errors import DefinitionError, FatalError, TransientError
+from gateway.core.errors import DefinitionError, TransientError
 from gateway.core.lsn import ZERO_LSN
-from gateway.core.names import transaction_topic
 from gateway.core.records import Batch
 from gateway.core.watermark import CopyState, Watermark
 from gateway.definitions.model import Definitions, Fault, Plan, TableId
@@ -28,7 +27,12 @@ from gateway.definitions.tables.renamed import kept_topics
 from gateway.observe import event
 from gateway.routing import RoutingSettings
 from gateway.routing.build.known_schemas import registered_before
-from gateway.runtime.planning.hidden_markers import left_out, waiting_for_uncopied
+from gateway.runtime.planning.hidden_markers import (
+    WhyHidden,
+    errors_of,
+    left_out,
+    waiting_for_uncopied,
+)
 from gateway.runtime.planning.ownership import refuse_foreign_topics
 from gateway.runtime.planning.plan import read_definitions, read_plan, recalled_plan
 from gateway.runtime.planning.preflight import plan_refusals, server_refusals
@@ -37,7 +41,6 @@ from gateway.runtime.planning.topics import TOPICS_TIMEOUT_S, Topics, ensure_all
 from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.delivery.committed_state import CommittedState
 from gateway.sink.delivery.sink import TransactionalSink
-from gateway.sink.own_topics.claims import OPEN_TRANSACTION
 from gateway.sink.own_topics.progress import KafkaProgress, read_progress
 from gateway.sink.registry.registry import Registry
 from gateway.sink.topics.durability import Risk
@@ -84,7 +87,7 @@ class Setup:
         schemas: Fingerprint of all tables' schemas, which the registry has or had; empty if it
             refuses one.
         progress: Watermark of the slot in Kafka, if it was read on the way: for a first look.
-        hidden: Subscriptions that are held because their markers cannot be read now.
+        hidden: Subscriptions that are held because their markers cannot be read now, and why.
     """
 
     facts: ServerFacts
@@ -100,7 +103,7 @@ class Setup:
     topic_ids: Mapping[str, str]
     schemas: str = ""
     progress: CommittedState | None = None
-    hidden: frozenset[str] = frozenset()
+    hidden: Mapping[str, WhyHidden] = field(default_factory=dict)
 
 
 def set_up(
@@ -110,7 +113,7 @@ def set_up(
     definitions: Definitions | None = None,
     faults: Mapping[TableId, Fault] = MappingProxyType({}),
     *,
-    hidden: frozenset[str] = frozenset(),
+    hidden: Mapping[str, WhyHidden] = MappingProxyType({}),
 ) -> Setup:
     """Read the definitions, make the plan, create or check the topics, and register the schemas.
 
@@ -181,7 +184,7 @@ def set_up(
         topics.ids,
         schemas,
         progress,
-        hidden & topics.muted.keys(),
+        {name: why for name, why in hidden.items() if name in topics.muted},
     )
 
 
@@ -214,13 +217,13 @@ def register(
     registry: Registry,
     *,
     known: str = "",
-    hidden: Collection[str] = (),
+    hidden: Mapping[str, WhyHidden] = MappingProxyType({}),
 ) -> tuple[Topics, RoutingSettings, str, dict[TableId, Fault]]:
     """Create or check the topics, register the schemas and compile the filters of a plan.
 
     `known`: fingerprint of schemas that were all registered before, and are not waited for.
-    `hidden`: subscriptions whose markers could not be read in time; they are held, unless that
-    would leave none, they are not copied, or tables are not held at all.
+    `hidden`: subscriptions whose markers could not be read in time, and why; they are held, unless
+    that would leave none, they are not copied, or tables are not held at all.
 
     Returns:
         The limits of the topics, the settings of routing, the fingerprint of the schemas, and the
@@ -240,7 +243,7 @@ def register(
     if len(without) == len(subscriptions):
         without = frozenset()
     left = [name for name in subscriptions if name not in without]
-    failed_reads = {transaction_topic(name): _hidden(name) for name in without}
+    failed_reads = errors_of(hidden, without)
     refused = failed_reads if holds else None
     with waiting_for_uncopied(plan):
         refuse_foreign_topics(settings, connection, facts, registry, left, refused=refused)
@@ -259,14 +262,6 @@ def register(
     )
     faults = {table_id: Fault(why, cause="schema") for table_id, why in tables.items()}
     return topics, routing, routes.schemas, faults
-
-
-def _hidden(subscription: str) -> FatalError:
-    topic = transaction_topic(subscription)
-    return FatalError(
-        f"the last markers in {topic} cannot be read: an open Kafka transaction is before them",
-        hint=OPEN_TRANSACTION,
-    )
 
 
 def _holdable(settings: Settings, plan: Plan) -> frozenset[TableId]:

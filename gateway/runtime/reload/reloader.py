@@ -36,7 +36,7 @@ from gateway.definitions.changes import copy_states
 from gateway.definitions.model import Definitions, Fault, Plan
 from gateway.observe import Counters, event
 from gateway.routing import RoutingSettings
-from gateway.runtime.planning.hidden_markers import left_out, still_hidden
+from gateway.runtime.planning.hidden_markers import WhyHidden, left_out, reasons_of, still_hidden
 from gateway.runtime.planning.ownership import claim_topics
 from gateway.runtime.planning.plan import read_definitions, read_plan
 from gateway.runtime.planning.setup import Setup, register, slot_identity, with_topics
@@ -87,7 +87,7 @@ class PreparedDefinitions:
         reconcile: Whether tables that exist under other definitions are copied.
         snapshot: Snapshot from before the catalog was read.
         taken: Subscriptions that were taken from another gateway.
-        hidden: Subscriptions that are left out because their markers cannot be read.
+        hidden: Subscriptions that are left out because their markers cannot be read, and why.
     """
 
     definitions: Definitions
@@ -97,7 +97,7 @@ class PreparedDefinitions:
     point: Lsn
     snapshot: Snapshot
     taken: frozenset[str]
-    hidden: frozenset[str]
+    hidden: Mapping[str, WhyHidden]
 
 
 class _Ended(Exception):
@@ -275,7 +275,7 @@ class Reloader:
 
         With the catalog not watched, whatever else is held waits for a reload.
         """
-        self._retry_held(not self._setup.hidden.isdisjoint(self._counters.muted))
+        self._retry_held(not self._setup.hidden.keys().isdisjoint(self._counters.muted))
 
     def _retry_held(self, held: bool) -> None:
         settled = all(state.is_settled for state in self._copies())
@@ -329,7 +329,7 @@ class Reloader:
             with Registry(settings.registry, on_wait=self._go_on) as registry:
                 hidden = still_hidden(settings, registry, hidden)
         muted = self._counters.muted
-        muted_now = self._muted_now(definitions) | (hidden & muted.keys())
+        muted_now = self._muted_now(definitions) | (hidden.keys() & muted.keys())
         # Held as before, they are no difference; nothing has to be registered to find that out.
         refused = {
             (table.subscription, table.oid): Fault(table.reason, always=True, cause=table.cause)
@@ -356,9 +356,9 @@ class Reloader:
                         taken |= claim_topics(settings, connection, facts, registry, added)
                 except HiddenMarkersError as error:
                     new = error.subscriptions
-                    if new <= hidden or not new <= left_out(plan, new):
+                    if new <= hidden.keys() or not new <= left_out(plan, new):
                         raise
-                    hidden |= error.subscriptions
+                    hidden = {**hidden, **reasons_of(error)}
                     continue  # without them
             if not more and not differs and routing.muted.keys() == muted.keys():
                 return None
@@ -369,7 +369,7 @@ class Reloader:
             event(_LOG, logging.INFO, "publication", detail=line)
         self._hold_loop()
         point = wal_flush_lsn(connection)
-        left = hidden & routing.muted.keys()
+        left = {name: why for name, why in hidden.items() if name in routing.muted}
         return PreparedDefinitions(
             *(definitions, plan, routing, reconcile, point, snapshot, frozenset(taken), left)
         )

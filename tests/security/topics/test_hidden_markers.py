@@ -71,11 +71,13 @@ def test_a_reload_goes_on_without_a_subscription_whose_markers_have_no_end(
         wait_for_copy_marker(s, "t", "ready")
         redefine(s, "TABLE t", "TABLE t, TABLE u")
         wait_for_copy_marker(s, "u", "ready")
-        before = s.markers(other)
+        before, shown = s.markers(other), s.cli("status").out
         endless.clear()
         wait_for_copy_marker(s, "u", "ready", other)
 
     assert before == []
+    assert "cannot be used: no end of markers in time (only its gateway needs" in shown
+    assert "-> let nobody else write to the subscription's topic of markers" in shown
     assert caplog.messages.count("trying again") == 1, "an attempt has failed for it once more"
     assert s.rebuilt("t", other) == [(1,)]
 
