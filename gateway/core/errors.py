@@ -62,9 +62,12 @@ __all__ = [
 _UntilAsked: TypeAlias = Literal["lost", "partitions"]
 _OfRights: TypeAlias = Literal["grant", "publication", "bypass_rls", "privilege", "topic_rights"]
 _OfKeys: TypeAlias = Literal["keys", "partition_by", "no_key", "identity"]
-_OfTopics: TypeAlias = Literal["schema", "size", "topic_name", "compaction", "markers"]
+_OfTopics: TypeAlias = Literal["schema", "size", "topic_name", "compaction"]
+_OfMarkers: TypeAlias = Literal["markers", "marker_schema"]
 _OfTables: TypeAlias = Literal["lock", "foreign_partition", "column"]
-HeldCause: TypeAlias = Literal["", _UntilAsked, _OfRights, _OfKeys, _OfTopics, _OfTables]
+HeldCause: TypeAlias = Literal[
+    "", _UntilAsked, _OfRights, _OfKeys, _OfTopics, _OfMarkers, _OfTables
+]
 """Code of the reason for holding a table, by which its remedy is chosen; empty for others.
 
 ``lost`` and ``partitions`` last until an operator requests the copy: the topic lost records, or has

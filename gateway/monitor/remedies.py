@@ -36,6 +36,8 @@ REMEDIES: Final[Mapping[HeldCause, str]] = {
     "compaction": "let its topic have the cleanup.policy that its records need",
     "markers": "let nobody else write to the subscription's topic of markers, or keep a Kafka "
     "transaction open there",
+    "marker_schema": "delete from the registry what others have registered under the subject of "
+    "its subscription's markers",
     "topic_rights": "grant the user of [kafka] what is missing on the topic",
     "foreign_partition": "publish its other partitions, or detach that one",
     "column": "name in the definitions what the table has now, then `pgsluice reload`; or give the "

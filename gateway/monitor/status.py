@@ -212,8 +212,8 @@ class Status:
             yield Problem(
                 Severity.ACT,
                 muted(name, why),
-                "repair the topic or the rights, or end what keeps its markers from being read; "
-                "its tables are then copied",
+                "repair the topic, the rights or the subject, or end what keeps its markers from "
+                "being read; its tables are then copied",
             )
         for table in self.tables:
             found = table_problem(table)

@@ -1,7 +1,8 @@
 """Addresses of records: topics, ids of their schemas, and tables held for a refused schema.
 
 All schemas are registered here. It is always an error if the registry refuses a schema of markers,
-messages or errors; a refused table schema concerns that table of that subscription alone.
+messages or errors, but subscriptions whose schema of markers it has refused before are not here; a
+refused table schema concerns that table of that subscription alone.
 """
 
 from __future__ import annotations

@@ -62,9 +62,9 @@ def errors_of(hidden: Mapping[str, WhyHidden], names: Collection[str]) -> dict[s
     }
 
 
-def left_out(plan: Plan, hidden: Collection[str]) -> frozenset[str]:
-    """Return those of `hidden` that can be left out, because their tables are copied later."""
-    return frozenset(one.name for one in plan.subscriptions if one.copy_data and one.name in hidden)
+def left_out(plan: Plan, names: Collection[str]) -> frozenset[str]:
+    """Return those subscriptions that can be left out, because their tables are copied later."""
+    return frozenset(one.name for one in plan.subscriptions if one.copy_data and one.name in names)
 
 
 @contextmanager

@@ -37,7 +37,12 @@ from gateway.runtime.planning.ownership import refuse_foreign_topics
 from gateway.runtime.planning.plan import read_definitions, read_plan, recalled_plan
 from gateway.runtime.planning.preflight import plan_refusals, server_refusals
 from gateway.runtime.planning.routes import relation_routes, routing_settings
-from gateway.runtime.planning.topics import TOPICS_TIMEOUT_S, Topics, ensure_all_topics
+from gateway.runtime.planning.topics import (
+    TOPICS_TIMEOUT_S,
+    Topics,
+    ensure_all_topics,
+    refused_marker_schemas,
+)
 from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.delivery.committed_state import CommittedState
 from gateway.sink.delivery.sink import TransactionalSink
@@ -247,6 +252,8 @@ def register(
     refused = failed_reads if holds else None
     with waiting_for_uncopied(plan):
         refuse_foreign_topics(settings, connection, facts, registry, left, refused=refused)
+    if holds:
+        failed_reads |= refused_marker_schemas(registry, left_out(plan, left))
     topics = ensure_all_topics(
         settings, plan, timeout_s=TOPICS_TIMEOUT_S, holds=holds, failed_reads=failed_reads
     )

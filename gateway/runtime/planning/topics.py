@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+import schemas
 from gateway.config import Settings
-from gateway.core.errors import ConfigError, FatalError
+from gateway.core.errors import ConfigError, FatalError, SchemaRefusedError
 from gateway.core.names import (
     error_topic,
     find_collisions,
@@ -19,6 +20,7 @@ from gateway.core.names import (
 from gateway.definitions.model import Fault, Operation, Plan, TableId
 from gateway.definitions.tables.keys import identifies, key_of
 from gateway.sink.delivery.record_limits import batch_bytes, most_bytes
+from gateway.sink.registry.registry import Registry
 from gateway.sink.topics.durability import Risk, risks
 from gateway.sink.topics.topic_ids import ids_of, read_topics
 from gateway.sink.topics.topics import TopicSpec, ensure_topics, progress_topic_spec
@@ -29,6 +31,7 @@ __all__ = [
     "Topics",
     "ensure_all_topics",
     "muted_subscriptions",
+    "refused_marker_schemas",
     "shared_topics",
     "table_topics",
     "unusable_topic_faults",
@@ -165,7 +168,8 @@ def ensure_all_topics(
             subscription whose topic of markers cannot be used.
         muted: Subscriptions whose topic of markers is known to be so; the plan has none of their
             tables.
-        failed_reads: Errors that reading topics of markers has already met, by name.
+        failed_reads: Errors that reading topics of markers, or registering the schema of markers,
+            has already met, by name of the topic.
 
     Raises:
         ConfigError: two tables would share a topic, or names collide.
@@ -223,6 +227,28 @@ def muted_subscriptions(settings: Settings, subscriptions: Iterable[str]) -> dic
     specs = [_marker_topic_spec(topic, settings) for topic in markers]
     unusable = examine_topics(settings.kafka, specs, read=markers).unusable
     return {markers[topic]: _why_muted(error) for topic, error in sorted(unusable.items())}
+
+
+def refused_marker_schemas(
+    registry: Registry, subscriptions: Iterable[str]
+) -> dict[str, FatalError]:
+    """Return the errors of topics of markers whose schema the registry refuses; register the rest.
+
+    Somebody else has registered another one under their subject then, perhaps before the first
+    start.
+
+    Raises:
+        FatalError, TransientError: the registry refuses the user, or does not answer.
+    """
+    schema = schemas.load("transaction")
+    refused: dict[str, FatalError] = {}
+    for topic in map(transaction_topic, subscriptions):
+        try:
+            registry.register(f"{topic}-value", schema)
+        except SchemaRefusedError as error:
+            hint = f"others have registered something under {topic}-value"
+            refused[topic] = FatalError(error.message, hint=hint, cause="marker_schema")
+    return refused
 
 
 def unusable_topic_faults(settings: Settings, plan: Plan) -> dict[TableId, Fault]:

@@ -1,4 +1,4 @@
-"""Markers that cannot be read: the subscription waits, and neither it nor others lose anything."""
+"""Markers that cannot be read, or written: only their subscription waits, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from gateway.core.errors import FatalError, HiddenMarkersError
 from gateway.runtime.planning import hidden_markers, ownership
@@ -139,3 +140,27 @@ def test_a_reload_waits_for_a_subscription_whose_rows_nothing_would_copy(
     assert s.rebuilt("t", other) == [(2,), (3,)]
     hints = [vars(record).get("fields", {}).get("hint", "") for record in caplog.records]
     assert any(f"{other} cannot be left out" in hint for hint in hints)
+
+
+def test_a_schema_of_somebody_else_under_the_markers_holds_that_subscription_alone(
+    scene: Callable[..., Scene], database: Database, registry: str
+) -> None:
+    s = scene(TWO, definitions={"watch_interval_s": 0.5})
+    other = f"{s.slot}_other"
+    subject = f"{other}.transaction-value"
+    foreign = {"type": "record", "name": "x", "fields": [{"name": "x", "type": "int"}]}
+    with Registry({"url": registry}) as ids:
+        ids.register(subject, foreign)
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t VALUES (1)")
+
+    with running_daemon(s, time.sleep):
+        wait_for_copy_marker(s, "t", "ready")
+        shown = s.cli("status").out
+        with SchemaRegistryClient({"url": registry}) as client:
+            client.delete_subject(subject)
+        wait_for_copy_marker(s, "t", "ready", other)
+
+    assert f"refuses the schema of subject {subject}" in shown
+    assert "-> delete from the registry what others have registered" in shown
+    assert s.rebuilt("t", other) == [(1,)]

@@ -104,6 +104,7 @@ def test_an_access_that_is_refused_is_said_once_and_before_what_may_pass() -> No
         ("column", "`pgsluice reload`"),
         ("compaction", "have the cleanup.policy"),
         ("markers", "keep a Kafka transaction open"),
+        ("marker_schema", "delete from the registry"),
         ("schema", "[topics] names"),
         ("", "alter the table or the definitions"),
     ],
