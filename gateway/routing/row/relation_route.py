@@ -6,7 +6,7 @@ definitions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -112,7 +112,7 @@ class RelationRoute:
         projection_routes: Sequence[ProjectionRoute],
         to_text: RowToText | None = None,
         asking: Asking | None = None,
-        watches: Sequence[Watch] = (),
+        watches: Iterable[Watch] = (),
         compiled: CompiledRows | None = None,
         moving: Sequence[MovingRoute] = (),
     ) -> None:

@@ -194,7 +194,9 @@ class TableCopier:
         for copy in self._plan.copies if self._routes.held.reasons else ():
             because = self._routes.held.reasons.get((copy.subscription, copy.target_oid))
             if because is not None:
-                self._needs_plan |= self._states.start_over(copy, _ALTERED, because=because)
+                is_new = self._states.start_over(copy, _ALTERED, because=because)
+                # One that waits for its pause is pending already, and is not begun while held.
+                self._needs_plan |= is_new or self._is_again(copy)
         for (subscription, oid), because in self._routes.held.lost.items():
             self._states.lose(subscription, oid, because)
         if (new_plan := self._routes.pop_new_plan()) is not None:
@@ -333,8 +335,8 @@ class TableCopier:
             self._jobs = [*(job for job in self._jobs if not job.over), *jobs]
             self._open = self._jobs[::-1]
             self._begun.update(job for job in jobs if job.copy.started)
-            self._workers.add(jobs)
             self._note_sets()
+            self._workers.add(jobs)
 
     def _is_again(self, copy: TableCopy) -> bool:
         """Whether a copy is to begin again, whatever a job has of it."""

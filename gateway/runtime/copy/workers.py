@@ -212,7 +212,8 @@ class CopyWorkers:
             return [], []
         self._is_awake = False  # before the read: it is set after the write
         with contextlib.suppress(BlockingIOError):
-            os.read(self._read_fd, 4096)
+            while os.read(self._read_fd, 4096):
+                pass
         if self._failure is not None:
             raise self._failure
         return _drained(self._snapshots), _drained(self._given_up)

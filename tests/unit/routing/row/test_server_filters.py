@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
+from gateway.copy import ChunkedCopy, Progress
 from gateway.core.errors import TransientError
 from gateway.definitions.model import FilterClause, Plan, TableCopy
 from gateway.pgoutput.messages import UNCHANGED, Insert, OldTuple, ReplicaIdentity
@@ -248,6 +249,28 @@ def test_a_filter_that_copies_have_before_the_stream_is_expected(
     assert go_on() is None
     evaluator.answers = 1
     assert list(values(go_on())) == [1]
+
+
+def test_a_copy_that_goes_on_in_another_job_is_shown_what_was_read_ahead(
+    evaluator: FakeEvaluator,
+) -> None:
+    made = gateway(evaluator)
+    announced(made)
+    copies = [TableCopy("s", T1, (FilterClause("p", T1, ODD),), ("a", "b"))]
+    route = made.routes.copy_route(copies, ("a",))
+    before, after = (ChunkedCopy((0,), Progress(copied=(b"10",), rows=10)) for _ in range(2))
+    made.routes.watch(route, before, copies)
+    into_what_is_copied = update(full_tuple(b"20", b"1"), b"05", b"1")
+    transaction = made.transaction(into_what_is_copied)
+    made.router.foresee(transaction)
+
+    made.routes.unwatch(route, before)
+    made.routes.watch(route, after, copies)
+    evaluator.answers = 1
+    routed(made, transaction)()
+
+    assert after.progress.again == ((b"05",),)
+    assert not before.progress.again
 
 
 def _with_filter(plan: Plan) -> Plan:

@@ -284,9 +284,25 @@ def test_a_note_of_another_thread_keeps_the_loop_awake_only_until_it_is_popped()
     try:
         for _ in range(2):
             workers.pop_notes()  # all tables are copied
-            workers.wake()
+            for _ in range(5_000):  # as while Kafka is down
+                workers.wake()
             assert wait_readable([workers.fileno()], 0.0)
             workers.pop_notes()
             assert not wait_readable([workers.fileno()], 0.0)
     finally:
         workers.close()
+
+
+def test_a_table_that_is_held_while_it_waits_to_be_copied_again_gets_another_plan() -> None:
+    copier = copier_of(["(b = 0)"], Large)
+    copier.states()
+    assert not copier.needs_successor
+    (copy,) = copier._plan.copies
+    copier._copy_again(copy)
+    copier.states()
+    assert not copier.needs_successor
+
+    copier._routes.held.hold({(copy.subscription, copy.target_oid): "it was altered"})
+    copier.states()
+
+    assert copier.needs_successor
