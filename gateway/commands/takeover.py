@@ -61,7 +61,7 @@ def takeover(settings: Settings, subscriptions: Sequence[str]) -> int:
                 f"{slot.active_pid} of the server)",
                 hint="stop this gateway first",
             )
-        owners = read_owners(settings.kafka, registry, subscriptions)
+        owners = read_owners(settings.kafka, registry, subscriptions, without_schemas=True)
         mine = writer_of(facts, settings).owner
         foreign = {
             name: owner

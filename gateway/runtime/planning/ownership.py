@@ -22,8 +22,9 @@ from typing import Final
 import psycopg
 
 from gateway.config import Settings
-from gateway.core.errors import FatalError
+from gateway.core.errors import AccessError, FatalError, HiddenMarkersError, TransientError
 from gateway.core.lsn import ZERO_LSN, Lsn, format_lsn
+from gateway.core.names import transaction_topic
 from gateway.core.records import Writer
 from gateway.core.watermark import CopyState, Watermark, restarted
 from gateway.definitions.model import Plan
@@ -98,11 +99,31 @@ def check_owners(settings: Settings, facts: ServerFacts, subscriptions: Collecti
 
     Raises:
         ForeignTopics: names both.
-        TransientError: Kafka or the registry does not answer.
+        HiddenMarkersError: the markers of some cannot be read, or not any more.
+        TransientError: those of all cannot be read for now; or Kafka or the registry does not
+            answer, or answers with something else.
+        AccessError: one of them refuses the user.
     """
-    with Registry(settings.registry) as registry:
-        owners = read_owners(settings.kafka, registry, subscriptions)
+    refused: dict[str, FatalError] = {}
+    try:
+        with Registry(settings.registry) as registry:
+            owners = read_owners(settings.kafka, registry, subscriptions, refused=refused)
+    except HiddenMarkersError as error:
+        if error.subscriptions < set(subscriptions):
+            raise
+        raise TransientError(error.message, hint=error.hint) from None
+    except AccessError:
+        raise
+    except FatalError as error:
+        # Whether a person must act is for the next start to say.
+        raise TransientError(error.message, hint=error.hint) from None
     refuse_foreign(writer_of(facts, settings), owners, known=lambda: True)
+    if refused:
+        raise HiddenMarkersError(
+            "; ".join(error.message for error in refused.values()),
+            subscriptions=[name for name in subscriptions if transaction_topic(name) in refused],
+            hint=next(iter(refused.values())).hint,
+        )
 
 
 def claim_topics(

@@ -156,8 +156,9 @@ class TransactionalSink(Closing):
             holds_slot: Whether this gateway holds the slot at the time of the call; may wait some
                 seconds for proof. Called in the worker's thread, before another producer fences all
                 others. None: failures end the sink.
-            check_owners: Raises a FatalError if another gateway has taken topics over. Called in a
-                thread of its own once all others are fenced, as is a takeover's own fence.
+            check_owners: Raises a FatalError if another gateway has taken topics over, which ends
+                the sink, as does a HiddenMarkersError. Called in a thread of its own once all
+                others are fenced, as is a takeover's own fence.
         """
         self._holds_slot, self._check_owners = holds_slot, check_owners
 

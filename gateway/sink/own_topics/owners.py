@@ -9,10 +9,11 @@ by the one that it names in `taken_from`. The other CLAIM stays where it is and 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -31,7 +32,7 @@ from gateway.observe import event
 from gateway.sink.clients.client_errors import ErrorCallback
 from gateway.sink.clients.failures import classify_kafka_error
 from gateway.sink.clients.properties import connect_first, consumer_properties, make_client
-from gateway.sink.reading.decoding import RegisteredSchemas
+from gateway.sink.reading.decoding import LackingSchemaError, RegisteredSchemas, decode_as
 from gateway.sink.registry.registry import Registry
 from gateway.sink.topics.log_bounds import LogBounds, read_bounds
 from gateway.sink.topics.topics import describe_topics
@@ -135,6 +136,7 @@ def read_owners(
     *,
     timeout_s: float = _TIMEOUT_S,
     refused: dict[str, FatalError] | None = None,
+    without_schemas: bool = False,
 ) -> dict[str, Owner]:
     """Return the owner of each subscription's topics; subscriptions without one are left out.
 
@@ -146,9 +148,13 @@ def read_owners(
             write to many topics could keep each of them from ending.
         refused: Receives the errors of marker topics that may not be described or read, by name,
             instead of raising them.
+        without_schemas: Whether a topic has an unnamed owner if none of its markers can be read,
+            and the registry lacks schemas of some. Otherwise it may be anybody's: the registry may
+            have lost them, or something before it may answer in its place.
 
     Raises:
-        HiddenMarkersError: the markers of some cannot be read in time, those of others can.
+        HiddenMarkersError: the markers of some cannot be read in time, those of others can; or not
+            at all, because the registry lacks their schemas.
         TransientError: Kafka or the registry does not answer in time.
         FatalError: one of them refuses access.
     """
@@ -162,6 +168,7 @@ def read_owners(
     connection_errors = ErrorCallback()
     consumer = make_client(Consumer, consumer_properties(kafka), connection_errors)
     found: dict[str, Owner] = {}
+    lacking: set[str] = set()
     try:
         # Asked for one by one, many topics would take longer than there is time. A consumer that
         # begins after the first record of an open Kafka transaction gets no end before that is
@@ -173,7 +180,9 @@ def read_owners(
         connect_first(consumer, left[0])
         while left:
             within = {topic: bounds[topic, 0] for topic in left}
-            tails, whole, denied, late = _read_tails(consumer, within, look, registered, deadline)
+            tails, whole, denied, late = _read_tails(
+                consumer, within, look, registered, deadline, lacking
+            )
             if late:
                 names = [topics[topic] for topic in late]
                 raise _too_late(names, whether_all=len(names) == len(existing))
@@ -195,6 +204,10 @@ def read_owners(
                         found[topics[topic]] = Owner(None)  # for unreadable records
                     left.remove(topic)
             look *= _FARTHER
+        unknown = {name for topic, name in topics.items() if topic in lacking and name in found}
+        unclear = {name for name in unknown if found[name].writer is None}
+        if unclear and not without_schemas:
+            raise _unclear(unclear)
     except KafkaException as raised:
         raise classify_kafka_error(
             raised.args[0], doing=doing, reported=connection_errors.last
@@ -210,11 +223,13 @@ def _read_tails(
     look: int,
     registered: Mapping[str, RegisteredSchemas],
     deadline: float,
+    lacking: set[str],
 ) -> tuple[dict[str, list[NamedOwners | None]], set[str], dict[str, FatalError], set[str]]:
     """Return the markers in the last `look` offsets of each topic.
 
     The other results are the topics that were read as a whole, the errors of those that may not be
-    read, and those that were not read to their end by the deadline.
+    read, and those that were not read to their end by the deadline. `lacking` receives the topics
+    with records for which the registry has no schema.
     """
     whole: set[str] = set()
     places = []
@@ -236,7 +251,7 @@ def _read_tails(
             continue
         if error is None:
             level = logging.WARNING if unreadable[topic] < _MOST_NAMED else logging.DEBUG
-            marker = _named_owners(message, registered[topic], level)
+            marker = _named_owners(message, registered[topic], level, lacking)
             unreadable[topic] += marker is None
             tails[topic].append(marker)
             # Somebody may write without an end.
@@ -263,20 +278,36 @@ def _too_late(names: list[str], *, whether_all: bool) -> TransientError:
     )
 
 
+def _unclear(names: Collection[str]) -> HiddenMarkersError:
+    listed = ", ".join(transaction_topic(name) for name in sorted(names))
+    return HiddenMarkersError(
+        f"no marker in {listed} can be read, and the registry lacks schemas of some: the owner of "
+        "the topics is not known",
+        subscriptions=names,
+        hint="check that registry.url reaches the registry in which the schemas were registered; "
+        f"if they are lost, run `pgsluice takeover {' '.join(sorted(names))}`, which copies the "
+        "tables again",
+    )
+
+
 def _named_owners(
-    message: Message, registered: RegisteredSchemas, level: int
+    message: Message, registered: RegisteredSchemas, level: int, lacking: set[str]
 ) -> NamedOwners | None:
     """Return the owners named in a marker; None if it cannot be read and is skipped."""
-    topic = message.topic() or ""
+    topic, value = message.topic() or "", message.value()
     try:
-        datum = registered.decode(message.value(), "transaction")
-        return NamedOwners(
-            datum["kind"] == "CLAIM",
-            _writer(datum["writer"]),
-            _writer(datum["taken_from"]),
-            Lsn(datum["end_lsn"]) if datum["kind"] == "PROGRESS" else ZERO_LSN,
-        )
+        try:
+            datum = registered.decode(value, "transaction")
+        except ProtocolError:
+            # Whoever wrote it owns the topics, whatever answers in the registry's place. A gateway
+            # of another version may have another schema.
+            with contextlib.suppress(ProtocolError):
+                return _names_in(decode_as(value, "transaction"))
+            raise
+        return _names_in(datum)
     except ProtocolError as error:
+        if isinstance(error, LackingSchemaError):
+            lacking.add(topic)
         event(
             _LOG,
             level,
@@ -286,6 +317,15 @@ def _named_owners(
             error=error.reason,
         )
         return None
+
+
+def _names_in(datum: Mapping[str, Any]) -> NamedOwners:
+    return NamedOwners(
+        datum["kind"] == "CLAIM",
+        _writer(datum["writer"]),
+        _writer(datum["taken_from"]),
+        Lsn(datum["end_lsn"]) if datum["kind"] == "PROGRESS" else ZERO_LSN,
+    )
 
 
 def _writer(datum: Mapping[str, Any] | None) -> Writer | None:

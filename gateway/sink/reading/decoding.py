@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from io import BytesIO
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ from gateway.envelope.datums import parsed_schema
 from gateway.pgtypes.binary import datetimes
 from gateway.sink.registry.registry import Registry
 
-__all__ = ["WIRE_BYTES", "RegisteredSchemas", "unframed"]
+__all__ = ["WIRE_BYTES", "LackingSchemaError", "RegisteredSchemas", "decode_as", "unframed"]
 
 WIRE_BYTES: Final = 5
 """Header of Confluent's wire format: 0, then the schema's id in four bytes."""
@@ -43,6 +44,10 @@ _TIMES: Final[Mapping[tuple[str, str], tuple[Callable[[bytes], bytes], int, int]
 PostgreSQL's binary format reads, its size, and the difference of the epochs."""
 
 
+class LackingSchemaError(ProtocolError):
+    """The registry has returned no schema for a record, which may be one of ours all the same."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Known:
     """Schema as it is parsed, and the bounds of its data."""
@@ -53,9 +58,14 @@ class _Known:
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """Schema that is not used, with the reason."""
+    """Schema that is not used, with the reason.
+
+    Attributes:
+        is_lacking: Whether the registry has not returned it.
+    """
 
     reason: str
+    is_lacking: bool = False
 
 
 def unframed(wire: bytes | str | None) -> tuple[int, bytes]:
@@ -90,45 +100,38 @@ class RegisteredSchemas:
         prints them.
 
         Raises:
+            LackingSchemaError: its schema is not known.
             ProtocolError: it is not a record of such a schema.
             TransientError: the registry cannot be reached.
             FatalError: the registry refuses the request.
         """
         number, data = unframed(wire)
         known = self._known(number)
-        try:
-            known.bounds.check(data)
-            reader = known.schema if name is None else parsed_schema(name)
-            datum = fastavro.schemaless_reader(BytesIO(data), known.schema, reader)
-        except ProtocolError:
-            raise
-        except Exception as error:  # of fastavro, or of an invalid schema
-            why = f"{type(error).__name__}: {str(error)[:_LONGEST_REASON]}"
-            raise ProtocolError(why, tag=b"", offset=0) from None
-        if not isinstance(datum, dict):
-            raise ProtocolError("not a record", tag=b"", offset=0)
-        return datum
+        return _datum(data, known, known.schema if name is None else parsed_schema(name))
 
     def _known(self, number: int) -> _Known:
         found = self._found.get(number)
         if found is None:
             if len(self._found) >= _MOST_SCHEMAS:
-                raise ProtocolError("the topic has too many schemas", tag=b"", offset=0)
+                raise LackingSchemaError("the topic has too many schemas", tag=b"", offset=0)
             found = self._found[number] = self._fetch(number)
         if isinstance(found, _Refused):
-            raise ProtocolError(found.reason, tag=b"", offset=0)
+            kind = LackingSchemaError if found.is_lacking else ProtocolError
+            raise kind(found.reason, tag=b"", offset=0)
         return found
 
     def _fetch(self, number: int) -> _Known | _Refused:
         """Return the schema, or why there is none."""
         text = self._registry.find_text(number)
         if text is None:
-            return _Refused(f"the registry has no schema {number}")
+            return _Refused(f"the registry has no schema {number}", is_lacking=True)
+        if not text:
+            return _Refused(f"schema {number} does not parse: it is not there", is_lacking=True)
         if len(text) > _LONGEST_SCHEMA:
             return _Refused(f"schema {number} is too long")
         self._characters += len(text)
         if self._characters > self._longest:
-            return _Refused("the topic's schemas are too long")
+            return _Refused("the topic's schemas are too long", is_lacking=True)
         try:
             schema = fastavro.parse_schema(_shown(json.loads(text)))
             return _Known(schema, DatumBounds(schema))
@@ -136,6 +139,39 @@ class RegisteredSchemas:
             return _Refused(f"schema {number} does not parse: {error.reason}")
         except Exception as error:  # as above
             return _Refused(f"schema {number} does not parse: {type(error).__name__}")
+
+
+def decode_as(wire: bytes | str | None, name: str) -> dict[str, Any]:
+    """Return the datum of a record that was written by the schema `name` of ``schemas/``.
+
+    The schema's id is not looked at, and no registry is needed.
+
+    Raises:
+        ProtocolError: the bytes are not a datum of it.
+    """
+    _, data = unframed(wire)
+    known = _own(name)
+    return _datum(data, known, known.schema)
+
+
+@cache
+def _own(name: str) -> _Known:
+    schema = parsed_schema(name)
+    return _Known(schema, DatumBounds(schema))
+
+
+def _datum(data: bytes, written: _Known, reader: Any) -> dict[str, Any]:
+    try:
+        written.bounds.check(data)
+        datum = fastavro.schemaless_reader(BytesIO(data), written.schema, reader)
+    except ProtocolError:
+        raise
+    except Exception as error:  # of fastavro, or of an invalid schema
+        why = f"{type(error).__name__}: {str(error)[:_LONGEST_REASON]}"
+        raise ProtocolError(why, tag=b"", offset=0) from None
+    if not isinstance(datum, dict):
+        raise ProtocolError("not a record", tag=b"", offset=0)
+    return datum
 
 
 def _shown(schema: Any) -> Any:

@@ -96,6 +96,7 @@ def test_a_topic_is_read_to_the_end_that_it_had_and_one_deadline_is_that_of_all(
         64,
         {topic: RegisteredSchemas(None) for topic in topics},  # type: ignore[arg-type]
         time.monotonic() + 0.2,
+        set(),
     )
 
     assert [len(tails[topic]) for topic in topics] == [3, 0]
