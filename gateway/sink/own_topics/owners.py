@@ -9,72 +9,37 @@ by the one that it names in `taken_from`. The other CLAIM stays where it is and 
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException
 
 from gateway.core.errors import (
     FatalError,
     HiddenMarkersError,
-    ProtocolError,
     TransientError,
 )
 from gateway.core.lsn import ZERO_LSN, Lsn
 from gateway.core.names import transaction_topic
 from gateway.core.records import Writer
-from gateway.observe import event
 from gateway.sink.clients.client_errors import ErrorCallback
 from gateway.sink.clients.failures import classify_kafka_error
 from gateway.sink.clients.properties import connect_first, consumer_properties, make_client
-from gateway.sink.reading.decoding import LackingSchemaError, RegisteredSchemas, decode_as
+from gateway.sink.own_topics.last_markers import NamedOwners, TopicTail, search
+from gateway.sink.reading.decoding import RegisteredSchemas
 from gateway.sink.registry.registry import Registry
-from gateway.sink.topics.log_bounds import LogBounds, read_bounds
+from gateway.sink.topics.log_bounds import read_bounds
 from gateway.sink.topics.topics import describe_topics
 
-__all__ = [
-    "ForeignTopics",
-    "NamedOwners",
-    "Owner",
-    "owner_of",
-    "read_owners",
-    "refuse_foreign",
-]
+__all__ = ["ForeignTopics", "Owner", "owner_of", "read_owners", "refuse_foreign"]
 
-_LOG: Final = logging.getLogger(__name__)
 _TIMEOUT_S: Final = 30.0
 _TOPIC_S: Final = 0.2
 """Seconds by which each topic adds to the timeout."""
-_POLL_S: Final = 0.2
-_FIRST_LOOK: Final = 64
-"""Number of offsets before the end that are read first; control records have offsets, too."""
 _LONGEST: Final = 256 << 10
 """Maximum total length of a topic's marker schemas; the gateway's own has a few thousand."""
-_FARTHER: Final = 16
-_MOST_NAMED: Final = 20
-"""Maximum number of warnings about unreadable markers per topic: there may be any number."""
-
-
-@dataclass(frozen=True, slots=True)
-class NamedOwners:
-    """Owners named in a marker.
-
-    Attributes:
-        is_claim: Whether the marker is a CLAIM.
-        writer: Writer; None if the marker does not name one.
-        taken_from: Previous owner named in a CLAIM.
-        reached: Position of a PROGRESS; 0 for other markers.
-    """
-
-    is_claim: bool
-    writer: Writer | None
-    taken_from: Writer | None = None
-    reached: Lsn = ZERO_LSN
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,128 +118,69 @@ def read_owners(
             have lost them, or something before it may answer in its place.
 
     Raises:
-        HiddenMarkersError: the markers of some cannot be read in time, those of others can; or not
-            at all, because the registry lacks their schemas.
+        HiddenMarkersError: the last markers of some were not found in time, although Kafka answers,
+            or cannot be read because the registry lacks their schemas; it may be all of them.
         TransientError: Kafka or the registry does not answer in time.
         FatalError: one of them refuses access.
     """
-    topics = {transaction_topic(name): name for name in subscriptions}
-    existing = describe_topics(kafka, list(topics), refused=refused)
+    names = {transaction_topic(name): name for name in subscriptions}
+    existing = describe_topics(kafka, list(names), refused=refused)
     if not existing:
         return {}
-    doing = "reading the last markers"
-    # One per topic: a topic that names too many schemas must not keep others from being read.
-    registered = {topic: RegisteredSchemas(registry, longest=_LONGEST) for topic in existing}
     connection_errors = ErrorCallback()
     consumer = make_client(Consumer, consumer_properties(kafka), connection_errors)
-    found: dict[str, Owner] = {}
-    lacking: set[str] = set()
     try:
         # Asked for one by one, many topics would take longer than there is time. A consumer that
         # begins after the first record of an open Kafka transaction gets no end before that is
         # ended: a gateway that was killed has left one.
         places = [(topic, 0) for topic in existing]
         bounds = read_bounds(kafka, places, committed=True, timeout_s=timeout_s)
-        left, look = list(existing), _FIRST_LOOK
-        deadline = time.monotonic() + timeout_s + _TOPIC_S * len(left)
-        connect_first(consumer, left[0])
-        while left:
-            within = {topic: bounds[topic, 0] for topic in left}
-            tails, whole, denied, late = _read_tails(
-                consumer, within, look, registered, deadline, lacking
-            )
-            if late:
-                names = [topics[topic] for topic in late]
-                raise _too_late(names, whether_all=len(names) == len(existing))
-            if denied and refused is None:
-                raise next(iter(denied.values()))
-            for topic, error in denied.items():
-                assert refused is not None
-                refused[topic] = error
-                left.remove(topic)
-            for topic, tail in tails.items():
-                if topic in denied:
-                    continue
-                # For a CLAIM alone, the previous owner matters.
-                if any(one is not None and not one.is_claim for one in tail) or topic in whole:
-                    owner = owner_of(filter(None, tail))
-                    if owner is not None:
-                        found[topics[topic]] = owner
-                    elif tail:
-                        found[topics[topic]] = Owner(None)  # for unreadable records
-                    left.remove(topic)
-            look *= _FARTHER
-        unknown = {name for topic, name in topics.items() if topic in lacking and name in found}
-        unclear = {name for name in unknown if found[name].writer is None}
-        if unclear and not without_schemas:
-            raise _unclear(unclear)
+        tails = {
+            # One decoder each: a topic that names too many schemas must not hide others.
+            topic: TopicTail(topic, bounds[topic, 0], RegisteredSchemas(registry, longest=_LONGEST))
+            for topic in existing
+        }
+        deadline = time.monotonic() + timeout_s + _TOPIC_S * len(tails)
+        connect_first(consumer, next(iter(tails)))
+        denied, late = search(consumer, tails, deadline)
     except KafkaException as raised:
         raise classify_kafka_error(
-            raised.args[0], doing=doing, reported=connection_errors.last
+            raised.args[0], doing="reading the last markers", reported=connection_errors.last
         ) from None
     finally:
         consumer.close()
+    if denied and refused is None:
+        raise next(iter(denied.values()))
+    if refused is not None:
+        refused |= denied
+    found: dict[str, Owner] = {}
+    unclear: set[str] = set()
+    for topic in tails.keys() - denied.keys() - late:
+        tail, name = tails[topic], names[topic]
+        owner = owner_of(tail.markers)
+        if owner is None and tail.has_records:
+            owner = Owner(None)
+            if tail.lacks_schema and not without_schemas:
+                unclear.add(name)
+        if owner is not None:
+            found[name] = owner
+    if late:
+        raise _hidden({*(names[topic] for topic in late), *unclear}, tails)
+    if unclear:
+        raise _unclear(unclear)
     return found
 
 
-def _read_tails(
-    consumer: Consumer,
-    topics: Mapping[str, LogBounds],
-    look: int,
-    registered: Mapping[str, RegisteredSchemas],
-    deadline: float,
-    lacking: set[str],
-) -> tuple[dict[str, list[NamedOwners | None]], set[str], dict[str, FatalError], set[str]]:
-    """Return the markers in the last `look` offsets of each topic.
-
-    The other results are the topics that were read as a whole, the errors of those that may not be
-    read, and those that were not read to their end by the deadline. `lacking` receives the topics
-    with records for which the registry has no schema.
-    """
-    whole: set[str] = set()
-    places = []
-    for topic, bounds in topics.items():
-        begin = max(bounds.start, bounds.end - look)
-        if begin == bounds.start:
-            whole.add(topic)
-        places.append(TopicPartition(topic, 0, begin))
-    consumer.assign(places)
-    tails: dict[str, list[NamedOwners | None]] = {topic: [] for topic in topics}
-    left, unreadable = set(topics), Counter[str]()
-    denied: dict[str, FatalError] = {}
-    while left and (rest := deadline - time.monotonic()) > 0:
-        message = consumer.poll(min(_POLL_S, rest))
-        if message is None:
-            continue
-        topic, error = message.topic() or "", message.error()
-        if topic not in left and (error is None or error.code() == KafkaError._PARTITION_EOF):
-            continue
-        if error is None:
-            level = logging.WARNING if unreadable[topic] < _MOST_NAMED else logging.DEBUG
-            marker = _named_owners(message, registered[topic], level, lacking)
-            unreadable[topic] += marker is None
-            tails[topic].append(marker)
-            # Somebody may write without an end.
-            if (message.offset() or 0) >= topics[topic].end - 1:
-                left.discard(topic)
-        elif error.code() == KafkaError._PARTITION_EOF:
-            left.discard(topic)
-        elif error.code() != KafkaError._ALL_BROKERS_DOWN:
-            doing = f"reading the last markers of topic {topic}"
-            failure = classify_kafka_error(error, doing=doing)
-            if topic not in left or not isinstance(failure, FatalError):
-                raise failure
-            denied[topic] = failure
-            left.discard(topic)
-    return tails, whole, denied, left
-
-
-def _too_late(names: list[str], *, whether_all: bool) -> TransientError:
-    if whether_all:  # it is not about them
-        return TransientError("reading the last markers: no answer in time")
-    listed = ", ".join(transaction_topic(name) for name in sorted(names))
+def _hidden(names: Collection[str], tails: Mapping[str, TopicTail]) -> TransientError:
+    topics = [transaction_topic(name) for name in sorted(names)]
+    listed = ", ".join(topics)
+    if not any(tail.has_answered for tail in tails.values()):
+        return TransientError(f"reading the last markers of {listed}: no answer in time")
     return HiddenMarkersError(
-        f"reading the last markers: no end of {listed} in time", subscriptions=names
+        f"reading the last markers: none found in {listed} in time",
+        subscriptions=names,
+        hint="Kafka is slow, or somebody else has written there: revoke that right; "
+        "kafka-delete-records removes what was written",
     )
 
 
@@ -288,48 +194,6 @@ def _unclear(names: Collection[str]) -> HiddenMarkersError:
         f"if they are lost, run `pgsluice takeover {' '.join(sorted(names))}`, which copies the "
         "tables again",
     )
-
-
-def _named_owners(
-    message: Message, registered: RegisteredSchemas, level: int, lacking: set[str]
-) -> NamedOwners | None:
-    """Return the owners named in a marker; None if it cannot be read and is skipped."""
-    topic, value = message.topic() or "", message.value()
-    try:
-        try:
-            datum = registered.decode(value, "transaction")
-        except ProtocolError:
-            # Whoever wrote it owns the topics, whatever answers in the registry's place. A gateway
-            # of another version may have another schema.
-            with contextlib.suppress(ProtocolError):
-                return _names_in(decode_as(value, "transaction"))
-            raise
-        return _names_in(datum)
-    except ProtocolError as error:
-        if isinstance(error, LackingSchemaError):
-            lacking.add(topic)
-        event(
-            _LOG,
-            level,
-            "marker cannot be read, skipped",
-            topic=topic,
-            offset=message.offset(),
-            error=error.reason,
-        )
-        return None
-
-
-def _names_in(datum: Mapping[str, Any]) -> NamedOwners:
-    return NamedOwners(
-        datum["kind"] == "CLAIM",
-        _writer(datum["writer"]),
-        _writer(datum["taken_from"]),
-        Lsn(datum["end_lsn"]) if datum["kind"] == "PROGRESS" else ZERO_LSN,
-    )
-
-
-def _writer(datum: Mapping[str, Any] | None) -> Writer | None:
-    return None if datum is None else Writer(**datum)
 
 
 def refuse_foreign(

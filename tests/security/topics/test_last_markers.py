@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import struct
+import time
 import uuid
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, Producer
 
 import schemas
 from gateway.config import Settings, load_settings
 from gateway.core.errors import HiddenMarkersError, TransientError
 from gateway.core.records import Writer
 from gateway.runtime.planning.ownership import check_owners
+from gateway.sink.clients.properties import consumer_properties
 from gateway.sink.own_topics.claims import claim, take_over
+from gateway.sink.own_topics.last_markers import TopicTail, search
 from gateway.sink.own_topics.owners import ForeignTopics, Owner, read_owners
 from gateway.sink.own_topics.requests import send
+from gateway.sink.reading.decoding import RegisteredSchemas
 from gateway.sink.registry.registry import Registry
+from gateway.sink.topics.log_bounds import LogBounds
 from gateway.sink.topics.topics import TopicSpec, ensure_topics
 from gateway.source.session.connection import ServerFacts
 from tests.support.backends.registry_answers import answering_registry
+from tests.support.run.waiting import PATIENCE
 from tests.support.spark.kafka_topics import produce_bomb
 
 pytestmark = pytest.mark.kafka
@@ -112,3 +120,67 @@ def test_a_marker_topic_that_cannot_be_read_after_an_outage_ends_no_other_subscr
             check()
 
     assert raised.value.subscriptions == {hidden}
+
+
+JUNK = b"?"
+LIKE_A_MARKER = struct.pack(">bI", 0, 1_999_999) + b"\xff"
+
+
+def flood(kafka: str, topic: str, value: bytes, number: int) -> None:
+    """Write a record again and again, as anybody may who may write to the topic."""
+    failed: list[object] = []
+    producer = Producer(
+        {"bootstrap.servers": kafka, "queue.buffering.max.messages": number, "linger.ms": 50}
+    )
+    for _ in range(number - 1):
+        producer.produce(topic, value)
+    producer.produce(topic, value, on_delivery=lambda error, _: failed.append(error))
+    assert producer.flush(60 * PATIENCE) == 0
+    assert failed == [None]
+
+
+def test_the_last_marker_is_found_before_a_hundred_thousand_records_of_others(
+    kafka: str, registry: str, names: list[str]
+) -> None:
+    properties = {"bootstrap.servers": kafka}
+    full, free = names
+    with Registry({"url": registry}) as real:
+        claim(properties, real, MINE, names)
+        flood(kafka, f"{full}.transaction", LIKE_A_MARKER, 5_000)
+        flood(kafka, f"{full}.transaction", JUNK, 100_000)
+        take_over(properties, real, OTHER, {full: Owner(MINE)})
+        flood(kafka, f"{full}.transaction", JUNK, 100_000)
+
+        owners = read_owners(properties, real, names)
+
+    assert owners == {full: Owner(OTHER, MINE), free: Owner(MINE)}
+
+
+def test_a_topic_that_is_full_of_records_like_markers_is_named_and_hides_no_other(
+    kafka: str, registry: str, names: list[str]
+) -> None:
+    properties = {"bootstrap.servers": kafka}
+    full, absent = names[0], f"absent{uuid.uuid4().hex[:8]}"
+    with Registry({"url": registry}) as real:
+        claim(properties, real, MINE, names)
+        flood(kafka, f"{full}.transaction", LIKE_A_MARKER, 500_000)
+        for subscriptions in ([full], [full, absent], names):
+            with pytest.raises(HiddenMarkersError, match=rf"{full}\.transaction") as raised:
+                read_owners(properties, real, subscriptions, timeout_s=2)
+            assert raised.value.subscriptions == {full}
+
+
+def test_a_topic_is_read_to_the_end_that_it_had_whatever_is_written_meanwhile(
+    kafka: str, registry: str, names: list[str]
+) -> None:
+    topics = [f"{name}.transaction" for name in names]
+    for topic in topics:
+        flood(kafka, topic, JUNK, 20_000)
+    consumer = Consumer(consumer_properties({"bootstrap.servers": kafka}))
+    with Registry({"url": registry}) as real, closing(consumer):
+        ends = zip(topics, (LogBounds(0, 3), LogBounds(10_000, 20_000)), strict=True)
+        tails = {topic: TopicTail(topic, end, RegisteredSchemas(real)) for topic, end in ends}
+        errors, late = search(consumer, tails, time.monotonic() + 30 * PATIENCE)
+
+    assert (errors, late) == ({}, set())
+    assert all(tail.has_records and not tail.markers for tail in tails.values())

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
-from confluent_kafka import Message, TopicPartition
 
 from gateway.core.lsn import Lsn
 from gateway.core.records import Writer
-from gateway.sink.own_topics.owners import (
-    ForeignTopics,
-    NamedOwners,
-    Owner,
-    _read_tails,
-    owner_of,
-    refuse_foreign,
-)
-from gateway.sink.reading.decoding import RegisteredSchemas
-from gateway.sink.topics.log_bounds import LogBounds
+from gateway.sink.own_topics.last_markers import NamedOwners
+from gateway.sink.own_topics.owners import ForeignTopics, Owner, owner_of, refuse_foreign
 
 A, B, C = (Writer("1", "shop", slot, "gw") for slot in "abc")
 RENAMED = Writer("1", "shop", "a", "another name")
@@ -69,38 +58,6 @@ def test_the_position_of_the_previous_owner_is_that_of_its_last_progress() -> No
 
     assert owner is not None
     assert owner.reached == Lsn(7)
-
-
-class Endless:
-    """A consumer of a topic to which somebody writes without an end, and of one without answers."""
-
-    def __init__(self) -> None:
-        self._next: dict[str, int] = {}
-
-    def assign(self, places: list[TopicPartition]) -> None:
-        self._next = {place.topic: place.offset for place in places if place.topic != "silent"}
-
-    def poll(self, _: float) -> Message | None:
-        for topic, offset in self._next.items():
-            self._next[topic] += 1
-            return Message(topic=topic, partition=0, offset=offset, value=b"?")
-        return None
-
-
-def test_a_topic_is_read_to_the_end_that_it_had_and_one_deadline_is_that_of_all() -> None:
-    topics = {"written": LogBounds(0, 3), "silent": LogBounds(0, 1)}
-
-    tails, _, denied, late = _read_tails(
-        Endless(),  # type: ignore[arg-type]
-        topics,
-        64,
-        {topic: RegisteredSchemas(None) for topic in topics},  # type: ignore[arg-type]
-        time.monotonic() + 0.2,
-        set(),
-    )
-
-    assert [len(tails[topic]) for topic in topics] == [3, 0]
-    assert (denied, late) == ({}, {"silent"})
 
 
 def test_who_goes_by_another_name_on_the_same_slot_is_the_same_owner() -> None:

@@ -1,0 +1,281 @@
+"""Search for the last markers of topics, from the end of each backwards.
+
+Anything may stand after the last marker. Windows of offsets are read, as a rule each four times as
+large as the one after it, until one has a marker that is no CLAIM. A record that cannot be a marker
+by its first bytes costs a few microseconds, and nothing of it is kept; of a window, only the last
+ones that can be are kept and read, newest first. If none of these is a marker, the search continues
+before them. Memory is thus bounded, and time by a deadline that all topics share.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, Final, TypeAlias
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from gateway.core.errors import FatalError, ProtocolError
+from gateway.core.lsn import ZERO_LSN, Lsn
+from gateway.core.records import Writer
+from gateway.observe import event
+from gateway.sink.clients.failures import classify_kafka_error
+from gateway.sink.reading.decoding import (
+    WIRE_BYTES,
+    LackingSchemaError,
+    RegisteredSchemas,
+    decode_as,
+)
+from gateway.sink.topics.log_bounds import LogBounds
+
+__all__ = ["NamedOwners", "TopicTail", "search"]
+
+_LOG: Final = logging.getLogger(__name__)
+_Record: TypeAlias = tuple[int, bytes]
+"""Offset and value."""
+_POLL_S: Final = 0.2
+_AT_ONCE: Final = 5_000
+_FIRST_WINDOW: Final = 64
+"""Number of offsets before the end that are read first; control records have offsets, too."""
+_FARTHER: Final = 4
+_KEPT_RECORDS: Final = 65_536
+_KEPT_BYTES: Final = 16 << 20
+_CLAIM_BYTES: Final = 4 << 20
+"""Maximum size of the CLAIMs after the last other marker; one has about 100 bytes."""
+_MOST_NAMED: Final = 20
+"""Maximum number of warnings about unreadable markers per topic: there may be any number."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedOwners:
+    """Owners named in a marker.
+
+    Attributes:
+        is_claim: Whether the marker is a CLAIM.
+        writer: Writer; None if the marker does not name one.
+        taken_from: Previous owner named in a CLAIM.
+        reached: Position of a PROGRESS; 0 for other markers.
+    """
+
+    is_claim: bool
+    writer: Writer | None
+    taken_from: Writer | None = None
+    reached: Lsn = ZERO_LSN
+
+
+class TopicTail:
+    """End of a topic of markers, as far as it has been searched.
+
+    Args:
+        topic: Name of the topic.
+        bounds: Bounds of its only partition.
+        registered: Decoder of its records.
+
+    Attributes:
+        window: Offsets that are to be read next, or were read last.
+        markers: The last marker that is no CLAIM, if there is one, and the CLAIMs after it, in the
+            order of the topic. The first one's `reached` may be that of a PROGRESS shortly before.
+        has_records: Whether any record was found.
+        lacks_schema: Whether the registry lacks the schema of a record that cannot be read.
+        is_overfull: Whether there are more CLAIMs than are kept.
+        has_answered: Whether Kafka has answered with a record or with the end.
+    """
+
+    def __init__(self, topic: str, bounds: LogBounds, registered: RegisteredSchemas) -> None:
+        self._topic = topic
+        self._start = bounds.start
+        self._registered = registered
+        self.window = LogBounds(max(bounds.start, bounds.end - _FIRST_WINDOW), bounds.end)
+        self.markers: list[NamedOwners] = []
+        self.has_records = self.lacks_schema = self.is_overfull = self.has_answered = False
+        self._kept: deque[_Record] = deque()
+        self._kept_bytes = 0
+        self._has_dropped = False
+        self._claim_bytes = 0
+        self._unreadable = 0
+
+    def receive(self, message: Message) -> bool:
+        """Keep a record if it may be a marker; return whether the window ends with it."""
+        offset = message.offset() or 0
+        self.has_answered = True
+        if offset < self.window.end:
+            self.has_records = True
+            value = message.value()
+            if isinstance(value, bytes) and len(value) > WIRE_BYTES and value[0] == 0:
+                self._keep(offset, value)
+            elif self._unreadable < _MOST_NAMED:
+                self._warn(offset, "not in Confluent's wire format")
+        return offset >= self.window.end - 1
+
+    def end_window(self, deadline: float) -> bool:
+        """Read the records that were kept, newest first; return whether the search is over.
+
+        If it is not, `window` is the next one, unless `is_overfull` is set or the deadline has
+        passed.
+        """
+        newest = reversed(self._kept)
+        found: list[NamedOwners] = []
+        oldest = self.window.start
+        for oldest, value in newest:
+            if time.monotonic() >= deadline:
+                return False
+            marker = self._named_owners(oldest, value)
+            if marker is None:
+                continue
+            if not marker.is_claim:
+                marker = replace(marker, reached=marker.reached or self._last_position(newest))
+                self.markers = [marker, *reversed(found), *self.markers]
+                self._drop_all()
+                return True
+            self._claim_bytes += len(value)
+            found.append(marker)
+        self.markers = [*reversed(found), *self.markers]
+        self.is_overfull = self._claim_bytes > _CLAIM_BYTES
+        end = oldest if self._has_dropped else self.window.start
+        size = self.window.end - end
+        if _FARTHER * len(self._kept) <= _KEPT_RECORDS:  # or more would be dropped
+            size *= _FARTHER
+        self._drop_all()
+        if end <= self._start:
+            return not self.is_overfull
+        self.window = LogBounds(max(self._start, end - size), end)
+        return False
+
+    def _keep(self, offset: int, value: bytes) -> None:
+        self._kept.append((offset, value))
+        self._kept_bytes += len(value)
+        while len(self._kept) > _KEPT_RECORDS or (
+            self._kept_bytes > _KEPT_BYTES and len(self._kept) > 1
+        ):
+            self._kept_bytes -= len(self._kept.popleft()[1])
+            self._has_dropped = True
+
+    def _drop_all(self) -> None:
+        self._kept = deque()
+        self._kept_bytes, self._has_dropped = 0, False
+
+    def _last_position(self, newest: Iterator[_Record]) -> Lsn:
+        """Return the position of the last PROGRESS among a few records; 0 if there is none."""
+        for offset, value in islice(newest, _FIRST_WINDOW):
+            marker = self._named_owners(offset, value)
+            if marker is not None and marker.reached:
+                return marker.reached
+        return ZERO_LSN
+
+    def _named_owners(self, offset: int, value: bytes) -> NamedOwners | None:
+        """Return the owners named in a marker; None if it cannot be read and is skipped."""
+        try:
+            return _names_in(self._registered.decode(value, "transaction"))
+        except ProtocolError as error:
+            # Whoever wrote it owns the topics, whatever answers in the registry's place. A gateway
+            # of another version may have another schema.
+            with contextlib.suppress(ProtocolError):
+                return _names_in(decode_as(value, "transaction"))
+            self.lacks_schema |= isinstance(error, LackingSchemaError)
+            if self._unreadable < _MOST_NAMED:
+                self._warn(offset, error.reason)
+            return None
+
+    def _warn(self, offset: int, reason: str) -> None:
+        self._unreadable += 1
+        event(
+            _LOG,
+            logging.WARNING,
+            "marker cannot be read, skipped",
+            topic=self._topic,
+            offset=offset,
+            error=reason,
+        )
+
+
+def search(
+    consumer: Consumer, tails: Mapping[str, TopicTail], deadline: float
+) -> tuple[dict[str, FatalError], set[str]]:
+    """Search all topics at once.
+
+    Args:
+        consumer: Consumer of committed records that reports the ends of partitions.
+        tails: Tails by topic.
+        deadline: Time, in monotonic seconds, after which to give up.
+
+    Returns:
+        The errors of topics that may not be read, by name, and the topics in which the last marker
+        was not found by the deadline.
+
+    Raises:
+        TransientError: Kafka reports an error.
+        FatalError: it refuses access to more than a topic.
+    """
+    errors: dict[str, FatalError] = {}
+    late: set[str] = set()
+    left = dict(tails)
+    while left:
+        denied, unread = _read_windows(consumer, left, deadline)
+        errors |= denied
+        late |= unread
+        going_on = left.keys() - denied.keys() - unread
+        left = {topic: left[topic] for topic in going_on if not left[topic].end_window(deadline)}
+        full = {topic for topic, tail in left.items() if tail.is_overfull}
+        late |= full
+        left = {topic: tail for topic, tail in left.items() if topic not in full}
+    return errors, late
+
+
+def _read_windows(
+    consumer: Consumer, tails: Mapping[str, TopicTail], deadline: float
+) -> tuple[dict[str, FatalError], set[str]]:
+    """Read the window of each topic; return errors, and the topics that were not read to its end.
+
+    A topic that has been read is assigned no longer once it has more: somebody may write without
+    an end.
+    """
+    consumer.assign([TopicPartition(topic, 0, tail.window.start) for topic, tail in tails.items()])
+    left, unassigned = set(tails), set[str]()
+    denied: dict[str, FatalError] = {}
+    while left and (rest := deadline - time.monotonic()) > 0:
+        first = consumer.poll(min(_POLL_S, rest))
+        if first is None:
+            continue
+        needless: set[str] = set()
+        # A call for each record would take most of the time.
+        for message in (first, *consumer.consume(_AT_ONCE, 0)):
+            topic, error = message.topic() or "", message.error()
+            if topic in tails and topic not in left:
+                needless.add(topic)
+            elif error is None:
+                if topic in left and tails[topic].receive(message):
+                    left.discard(topic)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                if topic in left:
+                    tails[topic].has_answered = True
+                left.discard(topic)
+            elif error.code() != KafkaError._ALL_BROKERS_DOWN:
+                failure = classify_kafka_error(
+                    error, doing=f"reading the last markers of topic {topic}"
+                )
+                if topic not in left or not isinstance(failure, FatalError):
+                    raise failure
+                denied[topic] = failure
+                left.discard(topic)
+        if left and (needless := needless - unassigned):
+            consumer.incremental_unassign([TopicPartition(topic, 0) for topic in needless])
+            unassigned |= needless
+    return denied, left
+
+
+def _names_in(datum: Mapping[str, Any]) -> NamedOwners:
+    return NamedOwners(
+        datum["kind"] == "CLAIM",
+        _writer(datum["writer"]),
+        _writer(datum["taken_from"]),
+        Lsn(datum["end_lsn"]) if datum["kind"] == "PROGRESS" else ZERO_LSN,
+    )
+
+
+def _writer(datum: Mapping[str, Any] | None) -> Writer | None:
+    return None if datum is None else Writer(**datum)
