@@ -59,6 +59,7 @@ from gateway.runtime.planning.ownership import (
     check_owners,
     forget_foreign_offsets,
     published_until,
+    timeline_of,
     warn_of_gaps,
 )
 from gateway.runtime.planning.routes import Outside
@@ -309,7 +310,9 @@ class Attempt:
             sink,
             reconcile=decision.rewritten,
             stopping=stopping,
-            published=published_until(settings, taken, facts.server.wal_end),
+            published=published_until(
+                settings, taken, facts.server, partial(timeline_of, settings)
+            ),
         )
         if lost:
             forget_lost(settings, setup, slot.outside.registry, recovered, lost)

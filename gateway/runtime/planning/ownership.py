@@ -14,7 +14,7 @@ finds the CLAIM last does all of it, again if need be.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import cache, partial
 from typing import Final
@@ -39,6 +39,7 @@ from gateway.sink.own_topics.requests import forget_offsets
 from gateway.sink.registry.registry import Registry
 from gateway.sink.topics.topics import describe_topics
 from gateway.source.session.connection import ServerFacts
+from gateway.source.stream.server_position import ServerPosition
 from gateway.source.stream.slot import slot_status
 from schemas.topic_names import topic_part
 
@@ -49,6 +50,7 @@ __all__ = [
     "forget_foreign_offsets",
     "published_until",
     "refuse_foreign_topics",
+    "timeline_of",
     "topics_of",
     "warn_of_gaps",
     "writer_of",
@@ -204,27 +206,48 @@ def all_pending(watermark: Watermark, subscriptions: Collection[str]) -> Waterma
     return replace(watermark, copies=tuple(states))
 
 
-def published_until(settings: Settings, taken: Mapping[str, Owner], wal_end: Lsn) -> dict[str, Lsn]:
+def published_until(
+    settings: Settings,
+    taken: Mapping[str, Owner],
+    server: ServerPosition,
+    timeline_of: Callable[[Writer], int | None],
+) -> dict[str, Lsn]:
     """Return the position up to which the previous owner has published, by subscription.
 
     It is left out if the previous owner is no group of this configuration: it may have published
     other rows. It is also left out if the copy does not begin with a ``t``, which removes rows
-    whose DELETE that owner did not publish.
+    whose DELETE that owner did not publish, and if that owner read a timeline that is not known, or
+    is none of the server's: other changes may stand at the same positions.
 
     Args:
         settings: The configuration.
         taken: Owners of the subscriptions that were taken from another gateway.
-        wal_end: End of the server's WAL, beyond which no gateway can have read.
+        server: Position of the server, beyond which no gateway can have read.
+        timeline_of: Returns the timeline that a gateway has read last, or None; see `timeline_of`.
     """
     siblings = _siblings(settings)
-    return {
-        name: min(owner.reached, wal_end)
-        for name, owner in taken.items()
-        if owner.reads_same_server
-        and owner.taken_from is not None
-        and owner.taken_from.slot in siblings
-        and settings.envelope.of(name).truncates
-    }
+    found: dict[str, Lsn] = {}
+    for name, owner in taken.items():
+        before = owner.taken_from
+        if before is None or not owner.reads_same_server or before.slot not in siblings:
+            continue
+        if not settings.envelope.of(name).truncates:
+            continue
+        ends = {**server.history, server.timeline: server.wal_end}
+        if (end := ends.get(timeline_of(before) or 0)) is not None:
+            found[name] = min(owner.reached, end)
+    return found
+
+
+def timeline_of(settings: Settings, writer: Writer) -> int | None:
+    """Return the timeline of a gateway's watermark; None if Kafka has none.
+
+    Raises:
+        TransientError: Kafka does not answer.
+    """
+    identity = SlotIdentity(*writer.owner)
+    found = read_progress(settings.kafka, settings.topics.progress, identity, settled=False)
+    return None if found.watermark is None else found.watermark.timeline
 
 
 def warn_of_gaps(plan: Plan, taken: Mapping[str, Owner], position: Lsn) -> None:

@@ -11,6 +11,7 @@ from gateway.core.lsn import Lsn
 from gateway.core.records import Writer
 from gateway.runtime.planning.ownership import published_until
 from gateway.sink.own_topics.owners import Owner
+from gateway.source.stream.server_position import ServerPosition
 
 FILE = """
 [source]
@@ -28,6 +29,7 @@ url = "http://r:8081"
 ROWS = '[envelope.subscriptions]\ns = "row"'
 MINE = Writer("1", "d", "pgsluice_lows", "g")
 SIBLING = Writer("1", "d", "pgsluice_rest", "g")
+SERVER = ServerPosition("1", "d", 3, Lsn(50), history={2: Lsn(40)})
 
 
 @pytest.mark.parametrize(
@@ -48,6 +50,27 @@ def test_what_a_previous_owner_has_published_counts_where_the_copy_sets_the_rest
     settings = choose_group(load_settings(tmp_path / "pgsluice.toml", {}), "lows")
     taken = {"s": Owner(MINE, before, Lsn(70))}
 
-    found = published_until(settings, taken, Lsn(50))
+    found = published_until(settings, taken, SERVER, lambda _: 3)
+
+    assert found == ({} if until is None else {"s": until})
+
+
+@pytest.mark.parametrize(
+    ("timeline", "until"),
+    [
+        pytest.param(3, 50, id="the server's"),
+        pytest.param(2, 40, id="left for the server's"),
+        pytest.param(1, None, id="not in its history"),
+        pytest.param(None, None, id="not known"),
+    ],
+)
+def test_positions_of_a_timeline_count_only_up_to_where_it_was_left(
+    tmp_path: Path, timeline: int | None, until: int | None
+) -> None:
+    (tmp_path / "pgsluice.toml").write_text(FILE)
+    settings = choose_group(load_settings(tmp_path / "pgsluice.toml", {}), "lows")
+    taken = {"s": Owner(MINE, SIBLING, Lsn(70))}
+
+    found = published_until(settings, taken, SERVER, lambda _: timeline)
 
     assert found == ({} if until is None else {"s": until})
