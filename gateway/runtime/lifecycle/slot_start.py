@@ -210,6 +210,8 @@ class SlotStart:
         prefix = self.settings.source.slot
         for line in ensure_publications(connection, plan, prefix=prefix):
             event(_LOG, logging.INFO, "publication", detail=line)
+        if plan.held:
+            return  # it would say to take out what is needed again once they are mended
         for line in check_publications(connection, plan, prefix=prefix):
             # Only removals are left, which the role may not do, or of locked tables.
             event(

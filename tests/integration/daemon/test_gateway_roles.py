@@ -114,6 +114,13 @@ def test_an_ordinary_role_runs_with_what_the_owner_made_of_the_checks_sql(
             s.run_to(current_lsn(connection))
             assert s.rebuilt("t") == s.source_rows("SELECT * FROM t WHERE a > 5")
 
+            connection.execute("ALTER TABLE t REPLICA IDENTITY NOTHING")
+            held = s.cli("run", "--endpos", current_lsn(connection))
+            assert "replica identity" in held.err.lower()
+            # Its owner would take out of the publication what is needed when it is mended.
+            assert "ALTER PUBLICATION" not in held.err
+            connection.execute("ALTER TABLE t REPLICA IDENTITY DEFAULT")
+
             dropped = s.cli("slot", "drop", "--yes")
             assert dropped.code == 0, dropped.err
             assert f"slot {s.slot} dropped" in dropped.out
