@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +16,8 @@ from gateway.commands.consume import consumer_settings
 from gateway.config import load_settings
 from spark_consumer.job.job import run
 from tests.support.backends.servers import Database
-from tests.support.gateway.scene import Scene, running, scene
+from tests.support.gateway.scene import Scene, cli, running, scene
+from tests.support.run.seeds import in_turn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,13 +34,19 @@ DEFINITIONS = (
 LOST = 77
 """An order that is to be missed: of a customer who stays elsewhere."""
 TABLES = """
-CREATE TABLE customers (id int PRIMARY KEY, region text);
 CREATE TABLE orders (id int PRIMARY KEY, customer int, note text);
 ALTER TABLE customers REPLICA IDENTITY FULL; ALTER TABLE orders REPLICA IDENTITY FULL;
 INSERT INTO customers SELECT n, CASE WHEN n % 2 = 0 THEN 'EU' ELSE 'US' END
     FROM generate_series(1, 30) AS n;
 INSERT INTO orders SELECT n, n % 30 + 1, 'note ' || n FROM generate_series(1, 600) AS n;
 INSERT INTO customers VALUES (99, 'US'); UPDATE orders SET customer = 99 WHERE id = 77;
+"""
+PLAIN = "CREATE TABLE customers (id int PRIMARY KEY, region text);"
+PARTITIONED = """
+CREATE TABLE customers (id int, region text) PARTITION BY RANGE (id);
+CREATE TABLE low PARTITION OF customers FOR VALUES FROM (MINVALUE) TO (16);
+CREATE TABLE high PARTITION OF customers FOR VALUES FROM (16) TO (MAXVALUE);
+ALTER TABLE low REPLICA IDENTITY FULL; ALTER TABLE high REPLICA IDENTITY FULL;
 """
 WRITES = (
     "UPDATE customers SET region = CASE region WHEN 'EU' THEN 'US' ELSE 'EU' END WHERE id = {a}",
@@ -46,18 +55,31 @@ WRITES = (
     "UPDATE orders SET note = note || '!' WHERE id % 30 = {a}",
     "DELETE FROM orders WHERE id = {a} * {b} AND id <> 77",
 )
+SELDOM = 100
+"""Number of writes, ten a second at most, after which a partition comes or goes."""
+COMES_AND_GOES = (
+    "ALTER TABLE customers DETACH PARTITION low",
+    "ALTER TABLE customers ATTACH PARTITION low FOR VALUES FROM (MINVALUE) TO (16)",
+)
 
 
+def kind_of(customers: str) -> str:
+    return "partitioned" if customers is PARTITIONED else "plain"
+
+
+@pytest.mark.parametrize("customers", in_turn(__name__, [PLAIN, PARTITIONED]), ids=kind_of)
 def test_rows_on_the_move_are_no_difference_and_a_missing_one_is(
     spark: SparkSession,
     scene: Callable[..., Scene],
     database: Database,
     tmp_path: Path,
     seed: int,
+    customers: str,
 ) -> None:
     s = scene(
         DEFINITIONS,
         copy={"chunk_rows": 40},
+        definitions={"watch_interval_s": 0.2},
         consumer={
             "warehouse": str(tmp_path / "warehouse"),
             "checkpoint": str(tmp_path / "checkpoint"),
@@ -66,24 +88,35 @@ def test_rows_on_the_move_are_no_difference_and_a_missing_one_is(
     )
     settings = consumer_settings(load_settings(s.project.write()), [s.slot], None)
     with database.connect() as connection:
-        connection.execute(TABLES.encode())
+        connection.execute(f"{customers} {TABLES}".encode())
+
+    changes: list[str] = []
 
     def job(stop: threading.Event) -> None:
         assert run(settings, spark, stopping=stop) == 0
 
     def write(stop: threading.Event) -> None:
         chance = random.Random(seed)
+        come_and_go = itertools.cycle(COMES_AND_GOES)
         with s.connect() as writer:
-            while not stop.wait(0.1):
+            for number in itertools.takewhile(lambda _: not stop.wait(0.1), itertools.count(1)):
                 a, b = chance.randrange(1, 31), chance.randrange(30)
                 writer.execute(chance.choice(WRITES).format(a=a, b=b).encode())
+                # Rarely enough that rows that have to move for it have moved before the next time.
+                if customers is PARTITIONED and number % SELDOM == 0:
+                    changes.append(next(come_and_go))
+                    writer.execute(changes[-1].encode())
+                    gateway.log()  # it logs much of that, and would stand still with a full pipe
 
     gateway = s.project.start()
     gateway.wait_until_copied()
     with running(job), running(write):
-        verified = s.cli("verify", "--timeout", "300")
-        s.project.definitions = s.project.definitions.replace(f"({EU})", f"({EU} OR id = {LOST})")
-        other = s.cli("verify", "--timeout", "300")
+        verified = s.cli("verify", "--timeout", "600")
+        # In a file of its own: the gateway reads its file again when a partition comes or goes.
+        definitions = s.project.definitions.replace(f"({EU})", f"({EU} OR id = {LOST})")
+        (tmp_path / "other").mkdir()
+        project = replace(s.project, folder=tmp_path / "other", definitions=definitions)
+        other = cli("verify", "--timeout", "600", "--config", str(project.write()))
     assert gateway.terminate() == 0
 
     assert verified.code == 0, verified.out + verified.err
@@ -93,3 +126,4 @@ def test_rows_on_the_move_are_no_difference_and_a_missing_one_is(
     assert "unexpected" not in other.out and "other values" not in other.out
     moves = [marker for marker in s.markers() if marker["kind"] == "MOVE"]
     assert len(moves) > 4, "rows moved meanwhile"
+    assert customers is PLAIN or len(changes) > 2, "partitions came and went meanwhile"
