@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 
@@ -64,6 +65,11 @@ def tail(
         )
     describe = change_object if as_json else change_line
     left, unreadable = limit, 0
+
+    def begun() -> None:
+        if not to_end:
+            say(f"following {what}; Ctrl-C ends it", to=sys.stderr)
+
     with closing(Registry(settings.registry)) as registry:
         records = follow(
             settings.kafka,
@@ -73,6 +79,7 @@ def tail(
             from_beginning=from_beginning,
             since=since,
             to_end=to_end,
+            begun=begun,
         )
         with closing(records):
             for record in records:

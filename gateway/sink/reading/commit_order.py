@@ -13,7 +13,7 @@ import heapq
 import logging
 import time
 from collections import deque
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -105,6 +105,7 @@ def follow(
     from_beginning: bool,
     since: Since | None,
     to_end: bool,
+    begun: Callable[[], object] = lambda: None,
 ) -> Generator[Followed]:
     """Yield the committed records of `topics` in commit order.
 
@@ -117,6 +118,7 @@ def follow(
         since: Lower bound of the existing records to include, instead.
         to_end: Whether to stop at the current end; otherwise never. Records that no marker names
             come last.
+        begun: Called when everything that is committed from now on will be yielded.
 
     Raises:
         TransientError: Kafka or the registry cannot be reached.
@@ -128,6 +130,7 @@ def follow(
     cuts = _Cuts(kafka, registry, markers, from_end=not from_beginning and since is None)
     since = since or Since()
     try:
+        begun()
         if from_beginning:
             partitions.begin_all()
         waiting = True

@@ -108,7 +108,9 @@ def test_changes_that_come_are_shown_until_there_are_enough(
                     connection.execute(f"INSERT INTO u VALUES ({number + 1})".encode())
 
     with running(write):
-        shown = changes(s.cli("tail", s.slot, "--limit", "20", "--json"))
+        ended = s.cli("tail", s.slot, "--limit", "20", "--json")
+    shown = changes(ended)
+    assert f"following {s.slot}" in ended.err
     assert gateway.terminate() == 0
 
     found = [change["after"]["n"] for change in shown]
