@@ -30,6 +30,7 @@ from spark_consumer.kafka.position import Gap, Position, Share, share
 from spark_consumer.kafka.registry import Schemas
 from spark_consumer.kafka.topics import TopicStates
 from spark_consumer.names import history_name, transaction_topic
+from spark_consumer.observe.progress import Progress
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.spark.failures import (
     StoppedError,
@@ -61,6 +62,7 @@ class Histories:
         markers_between: Function that returns the markers after an offset of the marker topic,
             until another.
         stopping: Event after which no further history is begun.
+        progress: Progress that names the history at work in the log.
     """
 
     def __init__(
@@ -74,9 +76,11 @@ class Histories:
         planner: Planner,
         markers_between: Callable[[int, int], list[Marker]],
         stopping: threading.Event,
+        progress: Progress,
     ) -> None:
         self._settings = settings
         self._spark = spark
+        self._progress = progress
         self._subscription = subscription
         self._schemas = schemas
         self._topics = topics
@@ -141,7 +145,8 @@ class Histories:
             before = states.get(name)
             if before is not None and before.held is not None and self._is_given_up(name):
                 continue
-            states[name] = self._brought_up(name, state.topic, manifest, before)
+            with self._progress.table(f"history of {topic_identifier(name)}"):
+                states[name] = self._brought_up(name, state.topic, manifest, before)
         self._next = time.monotonic() + self._settings.history_interval_s
         return states
 

@@ -129,6 +129,7 @@ class Rebuild:
             self._planner,
             self._markers_between,
             stopping,
+            self.figures.progress,
         )
         self._maintenance = Maintenance(settings, self._spark, subscription, self._tables)
         self.manifest = Manifest("")

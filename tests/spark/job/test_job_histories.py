@@ -24,6 +24,7 @@ from spark_consumer.job.maintenance import Maintenance
 from spark_consumer.job.subscriber_tables import SubscriberTables
 from spark_consumer.listing import print_tables
 from spark_consumer.names import lsn_text
+from spark_consumer.observe.progress import Progress
 from spark_consumer.reader import as_of, read, state_at
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.spark.failures import TableTransientError
@@ -118,7 +119,11 @@ def test_a_history_begins_goes_on_is_held_and_is_released_by_a_copy_once(
 
     # A failure that may pass is tried some times, and again by the next round.
     with monkeypatch.context() as patch:
-        tries = []
+        tries, at_work = [], []
+
+        def named(self: Progress, name: str, table: Any = Progress.table) -> Any:
+            at_work.append(name)  # as the log says after some seconds
+            return table(self, name)
 
         def begin(self: HistoryApplier, *given: Any) -> Any:
             tries.append(given)
@@ -126,10 +131,12 @@ def test_a_history_begins_goes_on_is_held_and_is_released_by_a_copy_once(
 
         patch.setattr(histories, "_BACK_OFF_S", 0.0)
         patch.setattr(HistoryApplier, "begin", begin)
+        patch.setattr(Progress, "table", named)
         held = r"history of table public\.t is held: the file system was away"
         with pytest.raises(FatalConsumerError, match=held):
             scene.run(spark)
         assert len(tries) == 4
+        assert "history of public.t" in at_work
     caplog.clear()
     scene.run(spark, history=("public.t", "public.nothing"))
     assert "history released: subscription" in caplog.text
