@@ -26,6 +26,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from tests.support.run.waiting import PATIENCE, wait_until
 
 __all__ = [
+    "SETTLING",
     "add_partitions",
     "await_visible",
     "create_acls",
@@ -36,6 +37,13 @@ __all__ = [
     "set_config",
 ]
 
+SETTLING = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+)
+"""Errors of a partition that is new, or whose broker is back: a client knows another leader."""
 _TIMEOUT_S = 60.0
 _ANSWER_S = _TIMEOUT_S * PATIENCE
 
@@ -108,8 +116,19 @@ def ends(
 ) -> dict[TopicPartition, int]:
     """The end offsets of partitions: of all records, or of those that are committed."""
     latest = {place: OffsetSpec.latest() for place in places}  # type: ignore[no-untyped-call]
-    found = admin.list_offsets(latest, isolation_level=isolation)
-    return {place: int(end.result(_ANSWER_S).offset) for place, end in found.items()}
+    found: dict[TopicPartition, int] = {}
+
+    def all_found() -> bool:
+        try:
+            for place, end in admin.list_offsets(latest, isolation_level=isolation).items():
+                found[place] = int(end.result(_ANSWER_S).offset)
+        except KafkaException as error:
+            assert error.args[0].code() in SETTLING, error
+            return False
+        return True
+
+    wait_until(all_found, _TIMEOUT_S, "the leaders of partitions", poll_s=0.01)
+    return found
 
 
 def await_visible(admin: AdminClient, places: Collection[TopicPartition]) -> None:

@@ -25,7 +25,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from schemas.headers import DEBEZIUM_HEADERS
 from schemas.registry_trust import without_unused_authorities
-from tests.support.backends.broker import delete_topics, ends
+from tests.support.backends.broker import SETTLING, delete_topics, ends
 from tests.support.gateway.warm_start import ForkedProcess, needs_own_start
 from tests.support.run.waiting import WITNESSES, wait_until
 
@@ -35,7 +35,6 @@ PROMPT: Final[Mapping[str, int]] = {"reconnect.backoff.ms": 20}
 _POLL_S = 0.01
 _LAST_WORDS: Final = 20
 _EMPTY_POLLS = 6000
-_SETTLING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 _COMMIT_S: Final = 3.0
 """Seconds for which a Kafka transaction may be on its way to its end: a broker ends it after it has
 answered the commit, and a gateway confirms, reports and ends when it has that answer."""
@@ -395,7 +394,7 @@ class TopicReader:
                         written[p] = self.uncommitted_end(topic, p)
                     found[p] = consumer.get_watermark_offsets(TopicPartition(topic, p), 60)[1]
             except KafkaException as error:
-                assert error.args[0].code() in _SETTLING, error
+                assert error.args[0].code() in SETTLING, error
                 return False
             is_settled = all(found[p] >= end for p, end in written.items())
             return is_settled or time.monotonic() > open_until
