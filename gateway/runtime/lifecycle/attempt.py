@@ -24,7 +24,7 @@ import time
 from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Final
 
 import psycopg
@@ -311,7 +311,7 @@ class Attempt:
             reconcile=decision.rewritten,
             stopping=stopping,
             published=published_until(
-                settings, taken, facts.server, partial(timeline_of, settings)
+                settings, taken, facts.server, cache(partial(timeline_of, settings))
             ),
         )
         if lost:

@@ -25,6 +25,7 @@ __all__ = [
     "errors_of",
     "left_out",
     "reasons_of",
+    "refuse_unreadable",
     "still_hidden",
     "waiting_for_uncopied",
 ]
@@ -83,6 +84,17 @@ def waiting_for_uncopied(plan: Plan) -> Iterator[None]:
             hint=f"{', '.join(names)} cannot be left out meanwhile: with copy_data = false nothing "
             "copies what is written until its markers can be read",
         ) from None
+
+
+def refuse_unreadable(failed_reads: Mapping[str, FatalError], names: Collection[str]) -> None:
+    """Raise the error of a topic of markers that cannot be read, of one of those named.
+
+    Raises:
+        HiddenMarkersError: there is one; it may be readable later.
+    """
+    for name in sorted(names):
+        if (error := failed_reads.get(transaction_topic(name))) is not None:
+            raise HiddenMarkersError(error.message, subscriptions=[name], hint=error.hint)
 
 
 def still_hidden(

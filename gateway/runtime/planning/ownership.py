@@ -240,13 +240,16 @@ def published_until(
 
 
 def timeline_of(settings: Settings, writer: Writer) -> int | None:
-    """Return the timeline of a gateway's watermark; None if Kafka has none.
+    """Return the timeline of a gateway's watermark; None if Kafka has none that can be read.
 
     Raises:
         TransientError: Kafka does not answer.
     """
     identity = SlotIdentity(*writer.owner)
-    found = read_progress(settings.kafka, settings.topics.progress, identity, settled=False)
+    try:
+        found = read_progress(settings.kafka, settings.topics.progress, identity, settled=False)
+    except FatalError:
+        return None  # of another version, or not written by a gateway
     return None if found.watermark is None else found.watermark.timeline
 
 

@@ -17,7 +17,7 @@ import psycopg
 from gateway.config import Settings
 from gateway.core.background import OnWait, keep_waiting
 from gateway.core.descriptors import wait_readable
-from gateway.core.errors import DefinitionError, TransientError
+from gateway.core.errors import DefinitionError, FatalError, TransientError
 from gateway.core.lsn import ZERO_LSN
 from gateway.core.records import Batch
 from gateway.core.watermark import CopyState, Watermark
@@ -31,6 +31,7 @@ from gateway.runtime.planning.hidden_markers import (
     WhyHidden,
     errors_of,
     left_out,
+    refuse_unreadable,
     waiting_for_uncopied,
 )
 from gateway.runtime.planning.ownership import refuse_foreign_topics
@@ -252,11 +253,18 @@ def register(
     refused = failed_reads if holds else None
     with waiting_for_uncopied(plan):
         refuse_foreign_topics(settings, connection, facts, registry, left, refused=refused)
+        refuse_unreadable(failed_reads, set(left) - left_out(plan, left))
     if holds:
         failed_reads |= refused_marker_schemas(registry, left_out(plan, left))
-    topics = ensure_all_topics(
-        settings, plan, timeout_s=TOPICS_TIMEOUT_S, holds=holds, failed_reads=failed_reads
-    )
+    try:
+        topics = ensure_all_topics(
+            settings, plan, timeout_s=TOPICS_TIMEOUT_S, holds=holds, failed_reads=failed_reads
+        )
+    except FatalError:
+        if not without:
+            raise
+        # Without them nothing is left to publish: they are waited for.
+        return register(settings, connection, plan, facts, registry, known=known)
     routing = routing_settings(settings, facts, plan, topics)
     if topics.refused:
         return topics, routing, "", dict(topics.refused)

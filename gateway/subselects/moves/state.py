@@ -27,6 +27,7 @@ __all__ = ["MoveRecord", "MoveState", "Slice", "StoredMoves", "read_back"]
 _FORMAT: Final = 1
 _END_MS: Final = 1 << 47
 """A time beyond any that is meant, in milliseconds since 1970, and one that can be shown."""
+_MOST_ROWS: Final = 1 << 63
 
 _Found = TypeVar("_Found")
 MoveRecord: TypeAlias = tuple[str, bytes | None]
@@ -153,7 +154,7 @@ def read_back(table_oid: int, records: Mapping[str, bytes]) -> MoveState:
 
 
 def _progress(since_ms: int, rows: int) -> MoveProgress:
-    if not (0 <= since_ms < _END_MS and rows >= 0):
+    if not (0 <= since_ms < _END_MS and 0 <= rows < _MOST_ROWS):
         raise ValueError("a time or a number is out of range")
     return MoveProgress(since_ms, rows)
 

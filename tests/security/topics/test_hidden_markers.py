@@ -6,15 +6,19 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from gateway.core.errors import FatalError, HiddenMarkersError
+from gateway.core.names import transaction_topic
 from gateway.runtime.planning import hidden_markers, ownership
 from gateway.runtime.reload import reloader
 from gateway.sink.own_topics import claims
 from gateway.sink.own_topics.owners import Owner, read_owners
 from gateway.sink.registry.registry import Registry
 from tests.security.topics.test_claims import TWO, running_daemon
+from tests.support.backends.broker import create_topics
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import Scene, wait_for_copy_marker, wait_until_confirmed
 from tests.support.run.waiting import wait_until
@@ -25,8 +29,12 @@ pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 
 
 @pytest.fixture
-def endless(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Subscriptions whose markers have no end in time, as while somebody writes there."""
+def endless(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Subscriptions whose markers have no end in time, as while somebody writes there.
+
+    Or, with the parameter "denied", those whose markers may not be read.
+    """
+    is_denied = getattr(request, "param", "") == "denied"
     names: set[str] = set()
 
     def read(
@@ -38,7 +46,11 @@ def endless(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         refused: dict[str, FatalError] | None = None,
     ) -> dict[str, Owner]:
         wanted = list(subscriptions)
-        if late := names.intersection(wanted):
+        late = names.intersection(wanted)
+        if late and is_denied and refused is not None:
+            refused |= {transaction_topic(name): FatalError("not authorised") for name in late}
+            wanted = [name for name in wanted if name not in late]
+        elif late:
             raise HiddenMarkersError("no end of markers in time", subscriptions=late)
         return read_owners(kafka, registry, wanted, timeout_s=timeout_s, refused=refused)
 
@@ -83,6 +95,31 @@ def test_a_reload_goes_on_without_a_subscription_whose_markers_have_no_end(
     assert s.rebuilt("t", other) == [(1,)]
 
 
+def test_a_start_waits_for_the_only_subscription_that_is_not_held(
+    scene: Callable[..., Scene], database: Database, kafka: str, endless: set[str]
+) -> None:
+    s = scene(TWO)
+    compacted = NewTopic(
+        transaction_topic(f"{s.slot}_other"), 1, 1, config={"cleanup.policy": "compact"}
+    )
+    create_topics(AdminClient({"bootstrap.servers": kafka}), [compacted])
+    endless.add(s.slot)
+    pauses: list[float] = []
+
+    def pause(_: float) -> None:
+        pauses.append(1)
+        if len(pauses) == 3:
+            endless.clear()
+
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t VALUES (1)")
+    with running_daemon(s, pause):
+        wait_for_copy_marker(s, "t", "ready")
+
+    assert s.rebuilt("t") == [(1,)]
+
+
+@pytest.mark.parametrize("endless", ["endless", "denied"], indirect=True)
 def test_a_start_waits_for_a_subscription_whose_rows_nothing_would_copy(
     scene: Callable[..., Scene], database: Database, endless: set[str]
 ) -> None:

@@ -353,7 +353,9 @@ def test_progress_adds_rows_once_a_second_and_begins_again_with_a_copy() -> None
 
 
 @pytest.mark.parametrize(
-    ("since_ms", "rows"), [(-1, 0), (1 << 47, 0), (5, -1)], ids=["before 1970", "far", "negative"]
+    ("since_ms", "rows"),
+    [(-1, 0), (1 << 47, 0), (5, -1), (5, 10**4_299)],
+    ids=["before 1970", "far", "negative", "as many digits as Python prints"],
 )
 def test_progress_that_nobody_can_show_is_not_read_back(since_ms: int, rows: int) -> None:
     state = MoveState(progress={"s": MoveProgress(since_ms, rows)})
