@@ -13,11 +13,12 @@ from typing import Any, Final, NoReturn
 
 from gateway.core.errors import ProtocolError
 
-__all__ = ["MOST_BYTES", "DatumBounds"]
+__all__ = ["MOST_BYTES", "MOST_VALUES", "DatumBounds"]
 
 MOST_BYTES: Final = 64 << 20
 """Bytes of one datum: more than Kafka takes as it is usually set up."""
-_MOST_VALUES: Final = 2_000_000
+MOST_VALUES: Final = 2_000_000
+"""Values of one datum, unless a caller knows that it has fewer."""
 _DEEPEST: Final = 64
 _LONGEST_VARINT: Final = 10
 _LONGEST_DECIMAL: Final = 64
@@ -30,13 +31,15 @@ class DatumBounds:
 
     Args:
         schema: As `fastavro.parse_schema` returns it.
+        most_values: Maximum number of values; the time that a check takes grows with it.
 
     Raises:
         ProtocolError: it is nested too deeply.
     """
 
-    def __init__(self, schema: Any) -> None:
+    def __init__(self, schema: Any, *, most_values: int = MOST_VALUES) -> None:
         self._schema = schema
+        self._most_values = most_values
         self._names: dict[str, Any] = {}
         self._learn(schema, 0)
 
@@ -51,7 +54,7 @@ class DatumBounds:
         """
         if len(data) > MOST_BYTES:
             raise ProtocolError(f"{len(data)} bytes are too many", tag=b"", offset=0)
-        walk = _Walk(data, self._names)
+        walk = _Walk(data, self._names, self._most_values)
         walk.value(self._schema, 0)
         if walk.at != len(data):
             walk.fail(f"{len(data) - walk.at} bytes more than the datum has")
@@ -74,10 +77,10 @@ class DatumBounds:
 
 
 class _Walk:
-    def __init__(self, data: bytes, names: Mapping[str, Any]) -> None:
+    def __init__(self, data: bytes, names: Mapping[str, Any], most_values: int) -> None:
         self.at = 0
         self._data = data
-        self._left = _MOST_VALUES
+        self._left = most_values
         self._names = names
 
     def fail(self, why: str) -> NoReturn:

@@ -4,7 +4,8 @@ Anything may stand after the last marker. Windows of offsets are read, as a rule
 large as the one after it, until one has a marker that is no CLAIM. A record that cannot be a marker
 by its first bytes costs a few microseconds, and nothing of it is kept; of a window, only the last
 ones that can be are kept and read, newest first. If none of these is a marker, the search continues
-before them. Memory is thus bounded, and time by a deadline that all topics share.
+before them. Memory is thus bounded, and time by a deadline that all topics share. They take turns:
+records of one topic that take long to be read must not make others late.
 """
 
 from __future__ import annotations
@@ -13,9 +14,8 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -33,13 +33,19 @@ from gateway.sink.reading.decoding import (
 )
 from gateway.sink.topics.log_bounds import LogBounds
 
-__all__ = ["NamedOwners", "TopicTail", "search"]
+__all__ = ["MOST_VALUES", "NamedOwners", "TopicTail", "search"]
 
+MOST_VALUES: Final = 250_000
+"""Maximum number of values of a marker, which bounds the time that one record takes. A PROGRESS has
+seven for each partition that its Kafka transaction has written to."""
 _LOG: Final = logging.getLogger(__name__)
 _Record: TypeAlias = tuple[int, bytes]
 """Offset and value."""
 _POLL_S: Final = 0.2
 _AT_ONCE: Final = 5_000
+_TURN_S: Final = 1.0
+_LAST_TURN_S: Final = 0.2
+"""Seconds for a topic whose turn comes at the deadline or after it, because of others."""
 _FIRST_WINDOW: Final = 64
 """Number of offsets before the end that are read first; control records have offsets, too."""
 _FARTHER: Final = 4
@@ -94,8 +100,12 @@ class TopicTail:
         self.markers: list[NamedOwners] = []
         self.has_records = self.lacks_schema = self.is_overfull = self.has_answered = False
         self._kept: deque[_Record] = deque()
-        self._kept_bytes = 0
+        self._kept_bytes = self._records = 0
         self._has_dropped = False
+        self._oldest = bounds.end
+        self._claims: list[NamedOwners] = []
+        self._last: NamedOwners | None = None
+        self._before_last = 0
         self._claim_bytes = 0
         self._unreadable = 0
 
@@ -112,33 +122,33 @@ class TopicTail:
                 self._warn(offset, "not in Confluent's wire format")
         return offset >= self.window.end - 1
 
+    @property
+    def unread_bytes(self) -> int:
+        """Size of the records that were kept and are not read yet."""
+        return self._kept_bytes
+
     def end_window(self, deadline: float) -> bool:
         """Read the records that were kept, newest first; return whether the search is over.
 
-        If it is not, `window` is the next one, unless `is_overfull` is set or the deadline has
-        passed.
+        At least one is read. If the search is not over, `unread_bytes` is not 0 after the deadline,
+        and this is to be called again; or else `window` is the next one, unless `is_overfull` is
+        set.
         """
-        newest = reversed(self._kept)
-        found: list[NamedOwners] = []
-        oldest = self.window.start
-        for oldest, value in newest:
-            if time.monotonic() >= deadline:
-                return False
-            marker = self._named_owners(oldest, value)
-            if marker is None:
-                continue
-            if not marker.is_claim:
-                marker = replace(marker, reached=marker.reached or self._last_position(newest))
-                self.markers = [marker, *reversed(found), *self.markers]
+        while self._kept:
+            if self._read_newest():
                 self._drop_all()
                 return True
-            self._claim_bytes += len(value)
-            found.append(marker)
-        self.markers = [*reversed(found), *self.markers]
+            if self._kept and time.monotonic() >= deadline:
+                return False
+        if self._last is not None:
+            self._end_with(self._last)
+            return True
+        self.markers = [*reversed(self._claims), *self.markers]
+        self._claims = []
         self.is_overfull = self._claim_bytes > _CLAIM_BYTES
-        end = oldest if self._has_dropped else self.window.start
+        end = self._oldest if self._has_dropped else self.window.start
         size = self.window.end - end
-        if _FARTHER * len(self._kept) <= _KEPT_RECORDS:  # or more would be dropped
+        if _FARTHER * self._records <= _KEPT_RECORDS:  # or more would be dropped
             size *= _FARTHER
         self._drop_all()
         if end <= self._start:
@@ -146,26 +156,48 @@ class TopicTail:
         self.window = LogBounds(max(self._start, end - size), end)
         return False
 
+    def _read_newest(self) -> bool:
+        """Read the newest record that is kept; return whether the search is over."""
+        self._oldest, value = self._kept.pop()
+        self._kept_bytes -= len(value)
+        marker = self._named_owners(self._oldest, value)
+        if self._last is not None:
+            self._before_last += 1
+            reached = ZERO_LSN if marker is None else marker.reached
+            if not reached and self._before_last < _FIRST_WINDOW:
+                return False
+            self._end_with(replace(self._last, reached=reached))
+            return True
+        if marker is None:
+            return False
+        if marker.is_claim:
+            self._claim_bytes += len(value)
+            self._claims.append(marker)
+            return False
+        if not marker.reached:
+            self._last = marker  # the position is that of a PROGRESS among a few records before
+            return False
+        self._end_with(marker)
+        return True
+
+    def _end_with(self, marker: NamedOwners) -> None:
+        self.markers = [marker, *reversed(self._claims), *self.markers]
+
     def _keep(self, offset: int, value: bytes) -> None:
         self._kept.append((offset, value))
+        self._records += 1
         self._kept_bytes += len(value)
         while len(self._kept) > _KEPT_RECORDS or (
             self._kept_bytes > _KEPT_BYTES and len(self._kept) > 1
         ):
             self._kept_bytes -= len(self._kept.popleft()[1])
+            self._records -= 1
             self._has_dropped = True
 
     def _drop_all(self) -> None:
         self._kept = deque()
-        self._kept_bytes, self._has_dropped = 0, False
-
-    def _last_position(self, newest: Iterator[_Record]) -> Lsn:
-        """Return the position of the last PROGRESS among a few records; 0 if there is none."""
-        for offset, value in islice(newest, _FIRST_WINDOW):
-            marker = self._named_owners(offset, value)
-            if marker is not None and marker.reached:
-                return marker.reached
-        return ZERO_LSN
+        self._kept_bytes = self._records = 0
+        self._has_dropped = False
 
     def _named_owners(self, offset: int, value: bytes) -> NamedOwners | None:
         """Return the owners named in a marker; None if it cannot be read and is skipped."""
@@ -174,8 +206,9 @@ class TopicTail:
         except ProtocolError as error:
             # Whoever wrote it owns the topics, whatever answers in the registry's place. A gateway
             # of another version may have another schema.
-            with contextlib.suppress(ProtocolError):
-                return _names_in(decode_as(value, "transaction"))
+            if not self._registered.has_schema(value, "transaction"):
+                with contextlib.suppress(ProtocolError):
+                    return _names_in(decode_as(value, "transaction", most_values=MOST_VALUES))
             self.lacks_schema |= isinstance(error, LackingSchemaError)
             if self._unreadable < _MOST_NAMED:
                 self._warn(offset, error.reason)
@@ -215,14 +248,21 @@ def search(
     late: set[str] = set()
     left = dict(tails)
     while left:
-        denied, unread = _read_windows(consumer, left, deadline)
+        windows = {topic: tail for topic, tail in left.items() if not tail.unread_bytes}
+        denied, unread = _read_windows(consumer, windows, deadline) if windows else ({}, set[str]())
         errors |= denied
         late |= unread
-        going_on = left.keys() - denied.keys() - unread
-        left = {topic: left[topic] for topic in going_on if not left[topic].end_window(deadline)}
-        full = {topic for topic, tail in left.items() if tail.is_overfull}
-        late |= full
-        left = {topic: tail for topic, tail in left.items() if topic not in full}
+        found: set[str] = set()
+        for topic in sorted(
+            left.keys() - denied.keys() - unread, key=lambda topic: left[topic].unread_bytes
+        ):
+            now = time.monotonic()
+            turn = max(min(now + _TURN_S, deadline), now + _LAST_TURN_S)
+            if left[topic].end_window(turn):
+                found.add(topic)
+            elif left[topic].is_overfull or time.monotonic() >= deadline:
+                late.add(topic)
+        left = {topic: left[topic] for topic in left.keys() - denied.keys() - late - found}
     return errors, late
 
 

@@ -27,7 +27,7 @@ from gateway.core.records import Writer
 from gateway.sink.clients.client_errors import ErrorCallback
 from gateway.sink.clients.failures import classify_kafka_error
 from gateway.sink.clients.properties import connect_first, consumer_properties, make_client
-from gateway.sink.own_topics.last_markers import NamedOwners, TopicTail, search
+from gateway.sink.own_topics.last_markers import MOST_VALUES, NamedOwners, TopicTail, search
 from gateway.sink.reading.decoding import RegisteredSchemas
 from gateway.sink.registry.registry import Registry
 from gateway.sink.topics.log_bounds import read_bounds
@@ -137,7 +137,11 @@ def read_owners(
         bounds = read_bounds(kafka, places, committed=True, timeout_s=timeout_s)
         tails = {
             # One decoder each: a topic that names too many schemas must not hide others.
-            topic: TopicTail(topic, bounds[topic, 0], RegisteredSchemas(registry, longest=_LONGEST))
+            topic: TopicTail(
+                topic,
+                bounds[topic, 0],
+                RegisteredSchemas(registry, longest=_LONGEST, most_values=MOST_VALUES),
+            )
             for topic in existing
         }
         deadline = time.monotonic() + timeout_s + _TOPIC_S * len(tails)

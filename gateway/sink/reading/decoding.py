@@ -15,10 +15,11 @@ from typing import Any, Final
 
 import fastavro
 from fastavro.read import LOGICAL_READERS
+from fastavro.schema import to_parsing_canonical_form
 
 from gateway.core.errors import ProtocolError
 from gateway.core.watermark import EPOCH_US
-from gateway.envelope.bounds import DatumBounds
+from gateway.envelope.bounds import MOST_VALUES, DatumBounds
 from gateway.envelope.datums import parsed_schema
 from gateway.pgtypes.binary import datetimes
 from gateway.sink.registry.registry import Registry
@@ -85,11 +86,16 @@ class RegisteredSchemas:
     Args:
         registry: Registry with the schemas.
         longest: Maximum total length of the schemas; parsed, they take up to 25 times as much.
+        most_values: Maximum number of values of a record.
     """
 
-    def __init__(self, registry: Registry, *, longest: int = 16 << 20) -> None:
+    def __init__(
+        self, registry: Registry, *, longest: int = 16 << 20, most_values: int = MOST_VALUES
+    ) -> None:
         self._registry = registry
         self._longest = longest
+        self._most_values = most_values
+        self._equal: dict[tuple[int, str], bool] = {}
         self._found: dict[int, _Known | _Refused] = {}
         self._characters = 0
 
@@ -108,6 +114,20 @@ class RegisteredSchemas:
         number, data = unframed(wire)
         known = self._known(number)
         return _datum(data, known, known.schema if name is None else parsed_schema(name))
+
+    def has_schema(self, wire: bytes | str | None, name: str) -> bool:
+        """Return whether a record that was decoded, or refused, is by the schema `name`.
+
+        If so, `decode_as` reads the same from it.
+        """
+        number, _ = unframed(wire)
+        found = self._found.get(number)
+        if not isinstance(found, _Known):
+            return False
+        if (number, name) not in self._equal:
+            own = to_parsing_canonical_form(parsed_schema(name))
+            self._equal[number, name] = own == _canonical(found.schema)
+        return self._equal[number, name]
 
     def _known(self, number: int) -> _Known:
         found = self._found.get(number)
@@ -134,30 +154,41 @@ class RegisteredSchemas:
             return _Refused("the topic's schemas are too long", is_lacking=True)
         try:
             schema = fastavro.parse_schema(_shown(json.loads(text)))
-            return _Known(schema, DatumBounds(schema))
+            return _Known(schema, DatumBounds(schema, most_values=self._most_values))
         except ProtocolError as error:
             return _Refused(f"schema {number} does not parse: {error.reason}")
         except Exception as error:  # as above
             return _Refused(f"schema {number} does not parse: {type(error).__name__}")
 
 
-def decode_as(wire: bytes | str | None, name: str) -> dict[str, Any]:
+def decode_as(
+    wire: bytes | str | None, name: str, *, most_values: int = MOST_VALUES
+) -> dict[str, Any]:
     """Return the datum of a record that was written by the schema `name` of ``schemas/``.
 
-    The schema's id is not looked at, and no registry is needed.
+    The schema's id is not looked at, and no registry is needed. `most_values` is the maximum number
+    of its values.
 
     Raises:
         ProtocolError: the bytes are not a datum of it.
     """
     _, data = unframed(wire)
-    known = _own(name)
+    known = _own(name, most_values)
     return _datum(data, known, known.schema)
 
 
 @cache
-def _own(name: str) -> _Known:
+def _own(name: str, most_values: int) -> _Known:
     schema = parsed_schema(name)
-    return _Known(schema, DatumBounds(schema))
+    return _Known(schema, DatumBounds(schema, most_values=most_values))
+
+
+def _canonical(schema: Any) -> str:
+    """Return Avro's canonical form of a schema; empty if it has none, though it was parsed."""
+    try:
+        return to_parsing_canonical_form(schema)
+    except Exception:  # of fastavro, which has no class for all of them
+        return ""
 
 
 def _datum(data: bytes, written: _Known, reader: Any) -> dict[str, Any]:

@@ -58,7 +58,7 @@ FIGURES = [
         f"no device, and at most {N} MiB, of a value {N} MiB",
         (text_files.LONGEST_FILE / MIB, text_files.LONGEST_SECRET / MIB),
     ),
-    ("operations.md", f"has more than {N} values", (bounds._MOST_VALUES,)),
+    ("operations.md", f"has more than {N} values", (bounds.MOST_VALUES,)),
     ("operations.md", f"with those in force every {N} seconds", (standby._LOOK_S,)),
     (
         "operations.md",

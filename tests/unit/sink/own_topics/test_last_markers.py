@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import NoReturn
 
 import pytest
 from confluent_kafka import KafkaError, Message, TopicPartition
 
+import schemas
 from gateway.core.lsn import Lsn
 from gateway.core.records import Writer
 from gateway.envelope.envelope import wire_prefix
-from gateway.envelope.markers import encode_claim, encode_progress, encode_writer
+from gateway.envelope.markers import (
+    encode_claim,
+    encode_end,
+    encode_end_of,
+    encode_progress,
+    encode_writer,
+)
 from gateway.sink.own_topics import last_markers
 from gateway.sink.own_topics.last_markers import NamedOwners, TopicTail, search
 from gateway.sink.reading.decoding import RegisteredSchemas
@@ -27,6 +36,35 @@ class NoSchemas:
 
     def find_text(self, _: int) -> None:
         return None
+
+
+class Slow(NoSchemas):
+    """A registry that needs two seconds of its own clock to say that it has no schema."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def find_text(self, _: int) -> None:
+        self.now += 2
+
+
+class Has(NoSchemas):
+    """A registry that has the schema of markers under one id."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def find_text(self, number: int) -> str | None:  # type: ignore[override]
+        return schemas.text("transaction") if number == self._number else None
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Slow:
+    """A slow registry, whose clock is that of the search."""
+    registry = Slow()
+    clock = SimpleNamespace(monotonic=lambda: registry.now)
+    monkeypatch.setattr(last_markers, "time", clock)
+    return registry
 
 
 class Logs:
@@ -86,8 +124,19 @@ def claim(writer: Writer, taken_from: Writer | None = None) -> bytes:
     return PREFIX + encode_writer(writer, taken_from) + encode_claim()
 
 
-def tail(topic: str, end: int, start: int = 0) -> TopicTail:
-    return TopicTail(topic, LogBounds(start, end), RegisteredSchemas(NoSchemas()))  # type: ignore[arg-type]
+def end_marker(writer: Writer) -> bytes:
+    end = encode_end(encode_end_of(xid=1, commit_lsn=1, end_lsn=2, commit_time=0))
+    return PREFIX + encode_writer(writer) + end
+
+
+def unknown(offset: int) -> bytes:
+    """A record like a marker, by a schema of its own."""
+    return wire_prefix(1_000 + offset) + b"\xff" * 20
+
+
+def tail(topic: str, end: int, start: int = 0, registry: NoSchemas | None = None) -> TopicTail:
+    registered = RegisteredSchemas(registry or NoSchemas())  # type: ignore[arg-type]
+    return TopicTail(topic, LogBounds(start, end), registered)
 
 
 def find(end: int, value: Value, start: int = 0) -> tuple[TopicTail, Logs, set[str]]:
@@ -163,3 +212,74 @@ def test_an_endless_topic_is_read_to_the_end_that_it_had_and_one_deadline_is_tha
 
     assert (errors, late) == ({}, {"silent"})
     assert [one.has_answered for one in tails.values()] == [True, False]
+
+
+def test_a_topic_whose_records_take_long_makes_no_other_late(slow: Slow) -> None:
+    others = {f"other{n}": tail(f"other{n}", 1, registry=slow) for n in range(8)}
+    tails = {"long": tail("long", 65, registry=slow), **others}
+    logs = Logs(long=(65, unknown), **dict.fromkeys(others, (1, lambda _: progress(A, 5))))
+
+    errors, late = search(logs, tails, 30)  # type: ignore[arg-type]
+
+    assert (errors, late) == ({}, {"long"})
+    assert all(one.markers == [NamedOwners(False, A, reached=Lsn(5))] for one in others.values())
+    assert slow.now < 60
+
+
+def test_a_topic_whose_records_take_long_is_searched_on_in_turns(slow: Slow) -> None:
+    tails = {name: tail(name, 64, registry=slow) for name in "ab"}
+    last, first = end_marker(B), progress(A, 5)
+    records = {0: first, 20: last}
+
+    logs = Logs(**dict.fromkeys("ab", (64, lambda n: records.get(n) or unknown(n))))
+    errors, late = search(logs, tails, 1_000)  # type: ignore[arg-type]
+
+    assert (errors, late) == ({}, set())
+    assert [one.markers for one in tails.values()] == [[NamedOwners(False, B, reached=Lsn(5))]] * 2
+
+
+def test_the_position_before_the_last_marker_is_searched_no_longer_than_the_rest(
+    slow: Slow,
+) -> None:
+    one, last = tail("t", 64, registry=slow), end_marker(A)
+
+    logs = Logs(t=(64, lambda n: last if n == 63 else unknown(n)))
+    _, late = search(logs, {"t": one}, 10)  # type: ignore[arg-type]
+
+    assert late == {"t"}
+    assert slow.now < 15
+
+
+def test_a_topic_that_was_read_is_not_late_because_another_one_does_not_answer() -> None:
+    tails = {"read": tail("read", 1), "silent": tail("silent", 1)}
+    logs = Logs(read=(1, lambda _: progress(A, 5)), silent=None)
+
+    errors, late = search(logs, tails, time.monotonic() + 0.2)  # type: ignore[arg-type]
+
+    assert (errors, late) == ({}, {"silent"})
+    assert tails["read"].markers == [NamedOwners(False, A, reached=Lsn(5))]
+
+
+def test_a_record_with_more_values_than_a_marker_has_is_skipped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(last_markers, "MOST_VALUES", 100)
+    end = encode_end_of(xid=1, commit_lsn=1, end_lsn=2, commit_time=0)
+    large = PREFIX + encode_writer(B) + encode_end(end, [("s.public.t", 1)] * 40)
+
+    found, _, _ = find(2, [progress(A, 5), large].__getitem__)
+
+    assert found.markers == [NamedOwners(False, A, reached=Lsn(5))]
+
+
+def test_a_record_by_the_schema_of_markers_is_walked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def again(*_: object, **__: object) -> NoReturn:
+        pytest.fail("decoded by the same schema again")
+
+    monkeypatch.setattr(last_markers, "decode_as", again)
+    one = tail("t", 2, registry=Has(7))
+    records = [progress(A, 5), PREFIX + encode_writer(B) + b"\xff"]
+
+    _, late = search(Logs(t=(2, records.__getitem__)), {"t": one}, time.monotonic() + 60)  # type: ignore[arg-type]
+
+    assert (one.markers, late) == ([NamedOwners(False, A, reached=Lsn(5))], set())

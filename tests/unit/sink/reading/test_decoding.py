@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from gateway.core.errors import ProtocolError, TransientError
-from gateway.sink.reading.decoding import RegisteredSchemas
+from gateway.sink.reading.decoding import RegisteredSchemas, decode_as
 from gateway.sink.registry.registry import Registry
 from tests.support.backends.registry_answers import answering_registry, schema_answer
 
@@ -67,3 +67,19 @@ def test_registry_that_gives_no_answer_to_anything_is_waited_for() -> None:
         pytest.raises(TransientError),
     ):
         RegisteredSchemas(registry).decode(b"\0\0\0\0\7")
+
+
+def test_record_with_more_values_than_the_caller_accepts_is_refused() -> None:
+    schema = {"type": "array", "items": "null"}
+    fields = [{"name": "n", "type": schema}]
+    answer = schema_answer({"type": "record", "name": "R", "fields": fields})
+    with (
+        answering_registry(None, {7: answer}) as server,
+        closing(Registry({"url": server.url})) as registry,
+    ):
+        few = RegisteredSchemas(registry, most_values=5)
+        assert few.decode(b"\0\0\0\0\7\4\0") == {"n": [None, None]}
+        with pytest.raises(ProtocolError, match="8 items"):
+            few.decode(b"\0\0\0\0\7\x10\0")
+    with pytest.raises(ProtocolError, match="too many values"):
+        decode_as(b"\0\0\0\0\7\0\0\0\0", "transaction", most_values=2)
