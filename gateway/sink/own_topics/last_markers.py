@@ -241,7 +241,7 @@ def search(
         was not found by the deadline.
 
     Raises:
-        TransientError: Kafka reports an error.
+        TransientError: Kafka reports an error that is of no topic.
         FatalError: it refuses access to more than a topic.
     """
     errors: dict[str, FatalError] = {}
@@ -271,11 +271,13 @@ def _read_windows(
 ) -> tuple[dict[str, FatalError], set[str]]:
     """Read the window of each topic; return errors, and the topics that were not read to its end.
 
+    An error of one topic that may pass must not hold up the others: it counts as late.
+
     A topic that has been read is assigned no longer once it has more: somebody may write without
     an end.
     """
     consumer.assign([TopicPartition(topic, 0, tail.window.start) for topic, tail in tails.items()])
-    left, unassigned = set(tails), set[str]()
+    left, late, unassigned = set(tails), set[str](), set[str]()
     denied: dict[str, FatalError] = {}
     while left and (rest := deadline - time.monotonic()) > 0:
         first = consumer.poll(min(_POLL_S, rest))
@@ -298,14 +300,19 @@ def _read_windows(
                 failure = classify_kafka_error(
                     error, doing=f"reading the last markers of topic {topic}"
                 )
-                if topic not in left or not isinstance(failure, FatalError):
+                if topic not in left:
                     raise failure
-                denied[topic] = failure
                 left.discard(topic)
+                if isinstance(failure, FatalError):
+                    denied[topic] = failure
+                    continue
+                late.add(topic)
+                if error.code() == KafkaError._AUTO_OFFSET_RESET:  # records were deleted meanwhile
+                    tails[topic].has_answered = True
         if left and (needless := needless - unassigned):
             consumer.incremental_unassign([TopicPartition(topic, 0) for topic in needless])
             unassigned |= needless
-    return denied, left
+    return denied, late | left
 
 
 def _names_in(datum: Mapping[str, Any]) -> NamedOwners:

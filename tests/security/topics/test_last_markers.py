@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 import schemas
 from gateway.config import Settings, load_settings
@@ -184,3 +185,22 @@ def test_a_topic_is_read_to_the_end_that_it_had_whatever_is_written_meanwhile(
 
     assert (errors, late) == ({}, set())
     assert all(tail.has_records and not tail.markers for tail in tails.values())
+
+
+def test_records_that_are_deleted_before_they_are_read_make_only_their_topic_late(
+    kafka: str, registry: str, names: list[str]
+) -> None:
+    topics = [f"{name}.transaction" for name in names]
+    for topic in topics:
+        flood(kafka, topic, JUNK, 10)
+    admin = AdminClient({"bootstrap.servers": kafka})
+    for deletion in admin.delete_records([TopicPartition(topics[0], 0, 5)]).values():
+        deletion.result()
+    consumer = Consumer(consumer_properties({"bootstrap.servers": kafka}))
+    with Registry({"url": registry}) as real, closing(consumer):
+        schemas_of = RegisteredSchemas(real)
+        tails = {topic: TopicTail(topic, LogBounds(0, 10), schemas_of) for topic in topics}
+        errors, late = search(consumer, tails, time.monotonic() + 30 * PATIENCE)
+
+    assert (errors, late) == ({}, {topics[0]})
+    assert tails[topics[1]].has_records

@@ -70,7 +70,8 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Slow:
 class Logs:
     """A consumer of logs: an end, and records by offset, None where there is none.
 
-    Of a topic without a log nothing comes.
+    Of a topic without a log nothing comes, and of one of `deleted` the client's error for records
+    that are gone.
 
     Attributes:
         delivered: Number of delivered records.
@@ -78,6 +79,7 @@ class Logs:
 
     def __init__(self, **logs: tuple[int, Value] | None) -> None:
         self._logs = logs
+        self.deleted: set[str] = set()
         self._next: dict[str, int] = {}
         self.delivered = 0
 
@@ -100,6 +102,10 @@ class Logs:
 
     def _read(self, topic: str, number: int) -> list[Message]:
         found: list[Message] = []
+        if topic in self.deleted:
+            del self._next[topic]
+            gone = KafkaError(KafkaError._AUTO_OFFSET_RESET)
+            return [Message(topic=topic, partition=0, error=gone)]
         if (log := self._logs[topic]) is None:
             return found
         end, value = log
@@ -283,3 +289,15 @@ def test_a_record_by_the_schema_of_markers_is_walked_once(monkeypatch: pytest.Mo
     _, late = search(Logs(t=(2, records.__getitem__)), {"t": one}, time.monotonic() + 60)  # type: ignore[arg-type]
 
     assert (one.markers, late) == ([NamedOwners(False, A, reached=Lsn(5))], set())
+
+
+def test_a_topic_whose_records_were_deleted_meanwhile_is_late_and_no_other() -> None:
+    tails = {"deleted": tail("deleted", 3), "read": tail("read", 1)}
+    logs = Logs(deleted=None, read=(1, lambda _: progress(A, 5)))
+    logs.deleted = {"deleted"}
+
+    errors, late = search(logs, tails, time.monotonic() + 60)  # type: ignore[arg-type]
+
+    assert (errors, late) == ({}, {"deleted"})
+    assert tails["deleted"].has_answered
+    assert tails["read"].markers == [NamedOwners(False, A, reached=Lsn(5))]
