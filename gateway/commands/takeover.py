@@ -14,7 +14,6 @@ from gateway.config import Settings
 from gateway.core.display import say
 from gateway.core.errors import ConfigError, SlotBusyError
 from gateway.core.failpoints import fail_point
-from gateway.core.records import Writer
 from gateway.core.watermark import CopyRequest
 from gateway.runtime.planning.ownership import topics_of, writer_of
 from gateway.runtime.planning.plan import read_definitions
@@ -66,12 +65,12 @@ def takeover(settings: Settings, subscriptions: Sequence[str]) -> int:
         foreign = {
             name: owner
             for name, owner in owners.items()
-            if owner.writer is None or owner.writer.owner != mine
+            if owner.is_unclear or owner.writer is None or owner.writer.owner != mine
         }
         take_over_from(settings, facts, registry, foreign)
     for name in subscriptions:
         if name in foreign:
-            say(f"subscription {name}: taken over from {_name(foreign[name].writer)}")
+            say(f"subscription {name}: taken over from {_name(foreign[name])}")
         else:
             whose = "this gateway's already" if name in owners else "nobody's"
             say(f"subscription {name}: its topics are {whose}")
@@ -110,5 +109,7 @@ def take_over_from(
     take_over(settings.kafka, registry, writer_of(facts, settings), owners)
 
 
-def _name(writer: Writer | None) -> str:
-    return "a gateway that does not say who it is" if writer is None else str(writer)
+def _name(owner: Owner) -> str:
+    if owner.is_unclear:
+        return "a gateway whose markers cannot be read"
+    return "a gateway that does not say who it is" if owner.writer is None else str(owner.writer)

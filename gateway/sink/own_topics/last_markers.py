@@ -87,7 +87,8 @@ class TopicTail:
         markers: The last marker that is no CLAIM, if there is one, and the CLAIMs after it, in the
             order of the topic. The first one's `reached` may be that of a PROGRESS shortly before.
         has_records: Whether any record was found.
-        lacks_schema: Whether the registry lacks the schema of a record that cannot be read.
+        lacks_schema: Whether the registry lacks the schema of a record that cannot be read and may
+            be a marker after `markers`: it lacks that of the last of them, too, or there is none.
         is_overfull: Whether there are more CLAIMs than are kept.
         has_answered: Whether Kafka has answered with a record or with the end.
     """
@@ -102,6 +103,7 @@ class TopicTail:
         self._kept: deque[_Record] = deque()
         self._kept_bytes = self._records = 0
         self._has_dropped = False
+        self._is_settled = False
         self._oldest = bounds.end
         self._claims: list[NamedOwners] = []
         self._last: NamedOwners | None = None
@@ -202,17 +204,34 @@ class TopicTail:
     def _named_owners(self, offset: int, value: bytes) -> NamedOwners | None:
         """Return the owners named in a marker; None if it cannot be read and is skipped."""
         try:
-            return _names_in(self._registered.decode(value, "transaction"))
+            names = _names_in(self._registered.decode(value, "transaction"))
+            self._settle(value, is_lacking=False)
+            return names
         except ProtocolError as error:
             # Whoever wrote it owns the topics, whatever answers in the registry's place. A gateway
             # of another version may have another schema.
+            is_lacking = isinstance(error, LackingSchemaError)
             if not self._registered.has_schema(value, "transaction"):
                 with contextlib.suppress(ProtocolError):
-                    return _names_in(decode_as(value, "transaction", most_values=MOST_VALUES))
-            self.lacks_schema |= isinstance(error, LackingSchemaError)
+                    names = _names_in(decode_as(value, "transaction", most_values=MOST_VALUES))
+                    self._settle(value, is_lacking=is_lacking)
+                    return names
+            self.lacks_schema |= is_lacking and not self._is_settled
             if self._unreadable < _MOST_NAMED:
                 self._warn(offset, error.reason)
             return None
+
+    def _settle(self, value: bytes, *, is_lacking: bool) -> None:
+        """Decide, at the newest marker that can be read, whether newer records may be markers.
+
+        A registry that has the schema of this one has lost none, so that they are somebody else's.
+        `is_lacking`: whether it has not returned that schema, or was not asked for it.
+        """
+        if not self._is_settled:
+            self._is_settled = True
+            self.lacks_schema = (
+                self.lacks_schema and is_lacking and self._registered.lacks_schema(value)
+            )
 
     def _warn(self, offset: int, reason: str) -> None:
         self._unreadable += 1

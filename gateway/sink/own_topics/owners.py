@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaException
@@ -51,11 +51,14 @@ class Owner:
         taken_from: Previous owner, until the owner has written another marker than its CLAIM.
         reached: Position of the last PROGRESS that was read: the previous owner's if there is one.
             0 if none was read.
+        is_unclear: Whether another gateway may have taken the topics over since, whose markers
+            cannot be read because the registry lacks their schemas.
     """
 
     writer: Writer | None
     taken_from: Writer | None = None
     reached: Lsn = field(default=ZERO_LSN, compare=False)
+    is_unclear: bool = field(default=False, compare=False)
 
     @property
     def reads_same_server(self) -> bool:
@@ -113,9 +116,9 @@ def read_owners(
             write to many topics could keep each of them from ending.
         refused: Receives the errors of marker topics that may not be described or read, by name,
             instead of raising them.
-        without_schemas: Whether a topic has an unnamed owner if none of its markers can be read,
-            and the registry lacks schemas of some. Otherwise it may be anybody's: the registry may
-            have lost them, or something before it may answer in its place.
+        without_schemas: Whether to return owners that are not clear, and one without a name if no
+            marker of a topic can be read. The topics may be anybody's: the registry may have lost
+            schemas, or something before it may answer in its place.
 
     Raises:
         HiddenMarkersError: the last markers of some were not found in time, although Kafka answers,
@@ -164,7 +167,9 @@ def read_owners(
         owner = owner_of(tail.markers)
         if owner is None and tail.has_records:
             owner = Owner(None)
-            if tail.lacks_schema and not without_schemas:
+        if owner is not None and tail.lacks_schema:
+            owner = replace(owner, is_unclear=True)
+            if not without_schemas:
                 unclear.add(name)
         if owner is not None:
             found[name] = owner
@@ -191,8 +196,8 @@ def _hidden(names: Collection[str], tails: Mapping[str, TopicTail]) -> Transient
 def _unclear(names: Collection[str]) -> HiddenMarkersError:
     listed = ", ".join(transaction_topic(name) for name in sorted(names))
     return HiddenMarkersError(
-        f"no marker in {listed} can be read, and the registry lacks schemas of some: the owner of "
-        "the topics is not known",
+        f"the last markers in {listed} cannot be read, because the registry lacks their schemas: "
+        "the owner of the topics is not known",
         subscriptions=names,
         hint="check that registry.url reaches the registry in which the schemas were registered; "
         f"if they are lost, run `pgsluice takeover {' '.join(sorted(names))}`, which copies the "

@@ -129,6 +129,17 @@ class RegisteredSchemas:
             self._equal[number, name] = own == _canonical(found.schema)
         return self._equal[number, name]
 
+    def lacks_schema(self, wire: bytes | str | None) -> bool:
+        """Ask the registry whether it lacks the schema of a record.
+
+        Unlike `decode`, it asks also if the topic has too many schemas.
+
+        Raises:
+            TransientError, FatalError: as for `decode`.
+        """
+        number, _ = unframed(wire)
+        return not self._registry.find_text(number)
+
     def _known(self, number: int) -> _Known:
         found = self._found.get(number)
         if found is None:

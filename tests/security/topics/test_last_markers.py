@@ -103,6 +103,33 @@ def test_a_topic_of_which_no_marker_can_be_read_is_held_while_the_registry_lacks
     assert by_hand == {hidden: Owner(None), free: Owner(MINE)}
 
 
+def test_an_owner_of_another_version_is_not_passed_over_for_the_one_before(
+    kafka: str, registry: str, tmp_path: Path, names: list[str]
+) -> None:
+    properties = {"bootstrap.servers": kafka}
+    newer_version = struct.pack(">bI", 0, 1_999_999) + b"\xff" * 20
+    taken = names[0]
+    with Registry({"url": registry}) as real:
+        claim(properties, real, MINE, names)
+        send(properties, [(f"{taken}.transaction", 0, None, newer_version, [])], "another")
+        number = real.register(f"{taken}.transaction-value", schemas.load("transaction"))
+        junk = read_owners(properties, real, names)
+
+    with answering_registry(registry, {number: (404, b'{"error_code": 40403}')}) as proxy:
+        settings = settings_of(tmp_path, kafka, proxy.url)
+        with pytest.raises(HiddenMarkersError, match="takeover") as refused:
+            check_owners(settings, FACTS, names)
+        with Registry({"url": proxy.url}) as lossy:
+            by_hand = read_owners(properties, lossy, names, without_schemas=True)
+            with Registry({"url": registry}) as real:
+                take_over(properties, real, MINE, {taken: by_hand[taken]})
+            after = read_owners(properties, lossy, names)
+
+    assert refused.value.subscriptions == {taken}
+    assert junk == by_hand == after == dict.fromkeys(names, Owner(MINE))
+    assert [by_hand[name].is_unclear for name in names] == [True, False]
+
+
 def test_a_marker_topic_that_cannot_be_read_after_an_outage_ends_no_other_subscription(
     kafka: str, registry: str, tmp_path: Path, names: list[str]
 ) -> None:

@@ -10,8 +10,9 @@ import pytest
 from confluent_kafka import Producer
 
 import schemas
+from gateway.core.records import Record, Writer
 from gateway.envelope.envelope import wire_prefix
-from gateway.envelope.markers import encode_progress
+from gateway.envelope.markers import encode_progress, encode_writer
 from gateway.sink.own_topics.requests import send
 from gateway.sink.registry.registry import Registry
 from tests.security.topics.test_topic_owner import both, run_to_now
@@ -106,3 +107,25 @@ def test_a_takeover_from_a_writer_that_is_not_named_ends_in_the_table_of_the_sou
     run_to_now(production)
 
     assert production.rebuilt("t") == [(1, 7), (2, 0), (3, 7)]
+
+
+def test_a_takeover_takes_back_what_may_be_of_a_gateway_whose_markers_cannot_be_read(
+    both: tuple[Scene, Scene], kafka: str
+) -> None:
+    production, _ = both
+    name = production.slot
+    run_to_now(production)
+    writer = production.markers()[-1]["writer"]
+    own = wire_prefix(1_999_998) + encode_writer(Writer(**writer)) + encode_progress(9)
+    newer_version = wire_prefix(1_999_999) + b"\xff" * 20
+    topic = f"{name}.transaction"
+    lost: list[Record] = [(topic, 0, None, value, []) for value in (own, newer_version)]
+    send({"bootstrap.servers": kafka}, lost, "writing markers")
+    with production.connect() as connection:
+        connection.execute("INSERT INTO t VALUES (3, 7)")
+
+    taken = production.cli("takeover", name)
+    run_to_now(production)
+
+    assert (taken.code, "from a gateway whose markers cannot be read" in taken.out) == (0, True)
+    assert production.rebuilt("t") == [(1, 0), (2, 0), (3, 7)]

@@ -301,3 +301,28 @@ def test_a_topic_whose_records_were_deleted_meanwhile_is_late_and_no_other() -> 
     assert (errors, late) == ({}, {"deleted"})
     assert tails["deleted"].has_answered
     assert tails["read"].markers == [NamedOwners(False, A, reached=Lsn(5))]
+
+
+@pytest.mark.parametrize(
+    ("newest", "registry", "is_unclear"),
+    [
+        pytest.param([unknown(1)], NoSchemas(), True, id="both lack a schema"),
+        pytest.param([unknown(1)], Has(7), False, id="the marker's own schema answers"),
+        pytest.param([PREFIX + b"\xff"], Has(7), False, id="no marker"),
+        pytest.param([unknown(1), claim(B, A)], NoSchemas(), False, id="a takeover since"),
+        pytest.param([unknown(n) for n in range(300)], NoSchemas(), True, id="many, lost"),
+        pytest.param([unknown(n) for n in range(300)], Has(7), False, id="many of somebody"),
+    ],
+)
+def test_a_newer_record_without_a_schema_may_be_the_marker_of_a_newer_owner(
+    newest: list[bytes], registry: NoSchemas, is_unclear: bool
+) -> None:
+    records = [progress(A, 5), *newest]
+    one = tail("t", len(records), registry=registry)
+
+    logs = Logs(t=(len(records), records.__getitem__))
+    errors, late = search(logs, {"t": one}, time.monotonic() + 60)  # type: ignore[arg-type]
+
+    assert (errors, late) == ({}, set())
+    assert one.markers[0] == NamedOwners(False, A, reached=Lsn(5))
+    assert one.lacks_schema == is_unclear
