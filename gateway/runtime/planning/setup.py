@@ -17,7 +17,7 @@ import psycopg
 from gateway.config import Settings
 from gateway.core.background import OnWait, keep_waiting
 from gateway.core.descriptors import wait_readable
-from gateway.core.errors import DefinitionError, FatalError, TransientError
+from gateway.core.errors import DefinitionError, TransientError
 from gateway.core.lsn import ZERO_LSN
 from gateway.core.records import Batch
 from gateway.core.watermark import CopyState, Watermark
@@ -40,6 +40,7 @@ from gateway.runtime.planning.preflight import plan_refusals, server_refusals
 from gateway.runtime.planning.routes import relation_routes, routing_settings
 from gateway.runtime.planning.topics import (
     TOPICS_TIMEOUT_S,
+    AllHeldError,
     Topics,
     ensure_all_topics,
     refused_marker_schemas,
@@ -260,9 +261,9 @@ def register(
         topics = ensure_all_topics(
             settings, plan, timeout_s=TOPICS_TIMEOUT_S, holds=holds, failed_reads=failed_reads
         )
-    except FatalError:
+    except AllHeldError as error:
         if not without:
-            raise
+            raise error.first from None
         # Without them nothing is left to publish: they are waited for.
         return register(settings, connection, plan, facts, registry, known=known)
     routing = routing_settings(settings, facts, plan, topics)

@@ -28,6 +28,7 @@ from gateway.sink.topics.usability import examine_topics, unusable_topics
 
 __all__ = [
     "TOPICS_TIMEOUT_S",
+    "AllHeldError",
     "Topics",
     "ensure_all_topics",
     "muted_subscriptions",
@@ -149,6 +150,18 @@ def _refuse_collisions(names: Sequence[str]) -> None:
         )
 
 
+class AllHeldError(FatalError):
+    """All tables would be held, so that nothing is left to publish.
+
+    Attributes:
+        first: Error of the first of the topics.
+    """
+
+    def __init__(self, first: FatalError) -> None:
+        super().__init__(first.message, hint=first.hint, cause=first.cause)
+        self.first = first
+
+
 def ensure_all_topics(
     settings: Settings,
     plan: Plan,
@@ -173,7 +186,8 @@ def ensure_all_topics(
 
     Raises:
         ConfigError: two tables would share a topic, or names collide.
-        FatalError: a topic is not as it must be, and nothing can be held for it or all would be.
+        AllHeldError: all tables would be held.
+        FatalError: a topic is not as it must be, and nothing can be held for it.
         TransientError: Kafka does not answer in time.
     """
     by_table = _specs_by_table(plan, settings)
@@ -202,9 +216,9 @@ def ensure_all_topics(
     silent = {markers[name]: error for name, error in denied.items() if name in markers}
     reasons = _faults_of_tables(by_table, denied)
     if silent and len(silent) == len(markers):
-        raise next(iter(silent.values()))
+        raise AllHeldError(next(iter(silent.values())))
     if len(reasons) == len(by_table) > 0:
-        raise next(iter(denied.values()))
+        raise AllHeldError(next(iter(denied.values())))
     return Topics(
         {spec.name: found[spec.name].partitions for spec in tables if spec.name in found},
         most_bytes(settings.kafka, found.values(), sure="size" in settings.on_error.quarantined),

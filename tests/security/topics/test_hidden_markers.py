@@ -10,8 +10,10 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
-from gateway.core.errors import FatalError, HiddenMarkersError
+from gateway.config import load_settings
+from gateway.core.errors import ConfigError, FatalError, HiddenMarkersError
 from gateway.core.names import transaction_topic
+from gateway.runtime.daemon import Daemon
 from gateway.runtime.planning import hidden_markers, ownership
 from gateway.runtime.reload import reloader
 from gateway.sink.own_topics import claims
@@ -117,6 +119,32 @@ def test_a_start_waits_for_the_only_subscription_that_is_not_held(
         wait_for_copy_marker(s, "t", "ready")
 
     assert s.rebuilt("t") == [(1,)]
+
+
+def test_what_a_person_must_put_right_is_said_though_markers_are_hidden(
+    scene: Callable[..., Scene], database: Database, endless: set[str]
+) -> None:
+    s = scene(TWO)
+    other = f"{s.slot}_other"
+    endless.add(other)
+    s.project.extra = {"topics.names": {f"{s.slot}.public.t": f"{other}.public.t"}}
+    pauses: list[float] = []
+
+    def pause(_: float) -> None:
+        pauses.append(1)
+        assert len(pauses) < 5, "it goes on trying"
+
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY)")
+    daemon = Daemon(
+        load_settings(s.project.write()),
+        endpos=None,
+        stopping=lambda: False,
+        pause=pause,
+        report_copy=lambda _: None,
+    )
+    with pytest.raises(ConfigError, match=f"{other}.public.t"):
+        daemon.run()
 
 
 @pytest.mark.parametrize("endless", ["endless", "denied"], indirect=True)
