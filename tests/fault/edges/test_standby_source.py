@@ -143,7 +143,7 @@ def test_a_standby_is_copied_from_and_streamed_from(
 
             wait_until(streams, 60, "the gateway to stream")
             written = 1
-            deadline = time.monotonic() + 60 * PATIENCE
+            deadline = time.monotonic() + 120 * PATIENCE
             while not gateway.is_copied():
                 assert time.monotonic() < deadline
                 even = 2 * written % 1000

@@ -177,7 +177,7 @@ def test_a_locked_table_keeps_no_other_from_moving(scene: MakeScene, database: D
             connection.execute("UPDATE customers SET tenant = 1 WHERE id = 5")
             wait_until(bills, 60, "bills to move while orders are locked")
             shown = s.cli("status").out
-            assert "public.orders: ready, rows move" in shown, shown
+            assert "public.orders: ready, rows moving" in shown, shown
             assert f"pid {owner.info.backend_pid}" in shown, shown
         gateway.wait_until_copied(60)
         wait_until(
