@@ -263,22 +263,23 @@ def _of_rows(figures: Figures, tables: Sequence[tuple[str, str]]) -> Iterator[Me
     for of_rows, count in (dict.fromkeys(of_tables, 0) | dict(figures.rows)).items():
         rows.add_metric(of_rows, count)
     yield rows
-    filtered = _counter(
-        "filtered_rows",
-        "Number of changes that filters or publications kept from a subscription.",
-        _OF_TABLE,
+    by_table = (
+        (
+            "filtered_rows",
+            "Number of changes that filters or publications kept from a subscription.",
+            figures.filtered,
+        ),
+        (
+            "moved_rows",
+            "Number of rows read because they enter or leave a subscription with another table.",
+            figures.moved_rows,
+        ),
     )
-    for of_table, count in (dict.fromkeys(tables, 0) | dict(figures.filtered)).items():
-        filtered.add_metric(of_table, count)
-    yield filtered
-    moved = _counter(
-        "moved_rows",
-        "Number of rows read because they enter or leave a subscription with another table.",
-        _OF_TABLE,
-    )
-    for of_table, count in (dict.fromkeys(tables, 0) | dict(figures.moved_rows)).items():
-        moved.add_metric(of_table, count)
-    yield moved
+    for name, meaning, counts in by_table:
+        counter = _counter(name, meaning, _OF_TABLE)
+        for of_table, count in (dict.fromkeys(tables, 0) | dict(counts)).items():
+            counter.add_metric(of_table, count)
+        yield counter
     moving = {(each.subscription, each.table): each for each in figures.moving}
     now, none = time.time(), dict.fromkeys(tables, 0.0)
     for name, text, found in (

@@ -49,7 +49,7 @@ def only_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 def browser(only_browser: Browser) -> Browser:
     """The browser, which has not seen a page of this test."""
     only_browser.open("about:blank")
-    only_browser.complaints.clear()
+    only_browser.errors.clear()
     only_browser.requested.clear()
     return only_browser
 
@@ -136,7 +136,7 @@ def test_the_page_is_read_on_a_phone_without_javascript_and_lives_with_it(
             lambda: "5 (56%)" in browser.evaluate(cells), 60, "the page to show the rows by itself"
         )
         assert browser.evaluate("document.querySelector('#pulse').innerText") == "live"
-        assert browser.complaints == []
+        assert browser.errors == []
         assert {one for one in browser.requested if one.startswith("http")} <= {
             url,
             f"{url}fragment",

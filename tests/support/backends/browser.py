@@ -32,7 +32,7 @@ class Browser:
     """One page of a headless Chromium.
 
     Attributes:
-        complaints: Errors in the page's console.
+        errors: Errors in the page's console.
         requested: Every address that it has asked for.
     """
 
@@ -70,7 +70,7 @@ class Browser:
         self._messages: deque[dict[str, Any]] = deque()
         self._number = 0
         self._session: str | None = None
-        self.complaints: list[str] = []
+        self.errors: list[str] = []
         self.requested: set[str] = set()
         target = wait_until(self._find_page, 60, "the browser to have a page")
         attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
@@ -167,8 +167,8 @@ class Browser:
     def _note(self, message: dict[str, Any]) -> None:
         match message.get("method"):
             case "Runtime.exceptionThrown":
-                self.complaints.append(str(message["params"]["exceptionDetails"]))
+                self.errors.append(str(message["params"]["exceptionDetails"]))
             case "Log.entryAdded" if message["params"]["entry"]["level"] == "error":
-                self.complaints.append(str(message["params"]["entry"]))
+                self.errors.append(str(message["params"]["entry"]))
             case "Network.requestWillBeSent":
                 self.requested.add(message["params"]["request"]["url"])
