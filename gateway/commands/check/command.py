@@ -29,14 +29,14 @@ from gateway.commands.schemas import CollectedSchemas, routes_of
 from gateway.config import Settings
 from gateway.core.display import counted, lines_shown, say
 from gateway.core.errors import FatalError, GatewayError
-from gateway.definitions.model import Definitions, HeldTable
+from gateway.definitions.model import Definitions, HeldTable, Plan
 from gateway.monitor.remedies import remedy_of
 from gateway.runtime.planning.plan import read_definitions, read_plan
 from gateway.runtime.planning.preflight import local_refusals, server_refusals
 from gateway.runtime.planning.setup import known_plan, make_evaluator
 from gateway.source.provisioning.detachable_partitions import missing_partitions
 from gateway.source.provisioning.own_publications import missing_rights
-from gateway.source.session.connection import connect, server_facts
+from gateway.source.session.connection import ServerFacts, connect, server_facts
 from gateway.source.stream.slot import slot_status
 
 __all__ = ["check", "print_statements"]
@@ -56,10 +56,7 @@ def print_statements(settings: Settings) -> int:
     with connect(settings.source.dsn) as connection:
         facts = server_facts(connection)
         plan = known_plan(settings, connection, definitions, facts)
-        granted = plan
-        if any(held.statements for held in plan.held):
-            # A table that may be read is published as well, so both are said at once.
-            granted = known_plan(settings, connection, definitions, facts, readable=True)
+        granted = _granted(settings, connection, definitions, facts, plan)
         lines = missing_rights(connection, granted, prefix=settings.source.slot)
         for line in lines or missing_partitions(connection, granted).by_owner:
             say(line)
@@ -75,6 +72,22 @@ def print_statements(settings: Settings) -> int:
             file=sys.stderr,
         )
     return 0
+
+
+def _granted(
+    settings: Settings,
+    connection: psycopg.Connection,
+    definitions: Definitions,
+    facts: ServerFacts,
+    plan: Plan,
+) -> Plan:
+    """Return the plan of the time when the owners have run the statements of `plan`'s held tables.
+
+    A table that may be read is published as well, so both are said at once.
+    """
+    if not any(held.statements for held in plan.held):
+        return plan
+    return known_plan(settings, connection, definitions, facts, readable=True)
 
 
 def _comment(held: HeldTable) -> str:
@@ -143,8 +156,10 @@ def _source_findings(
         yield from guarded(
             "topics", lambda: owner_findings(connection, settings, facts, definitions, failed_reads)
         )
+    granted = None
     if services.kafka_answers():
         plan = known_plan(settings, connection, definitions, facts)
+        granted = _granted(settings, connection, definitions, facts, plan)
     else:
         plan = read_plan(settings, connection, definitions)
     for warning in plan.warnings:
@@ -180,4 +195,4 @@ def _source_findings(
     yield from event_trigger_findings(connection, definitions)
     if settings.filters.pushdown:
         yield from push_down_findings(plan, definitions, facts)
-    yield from publication_findings(connection, settings, plan)
+    yield from publication_findings(connection, settings, granted or plan)

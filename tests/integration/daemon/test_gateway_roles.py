@@ -89,6 +89,9 @@ def test_an_ordinary_role_runs_with_what_the_owner_made_of_the_checks_sql(
             first = s.cli("check", "--sql")
             assert first.err == ""
             all_at_once = first.out.splitlines()
+            made = [one for one in all_at_once if one.startswith("CREATE")]
+            assert any("FOR TABLE" in one for one in made)
+            assert all(one in checked.out for one in made)  # with the tables that are held, too
             granted = [one for one in all_at_once if one.startswith("GRANT")]
             assert len(granted) == 3  # with the table that the filter reads
             for statement in granted:
