@@ -151,8 +151,11 @@ def test_status_page_and_metrics_show_what_moves_in_the_same_words(
 
         locking.execute("ROLLBACK")
         wait_until(lambda: not by_command(), 60, "the rows to be read")
-        moved = gateway.metrics()["moved_rows_total"]
-        assert moved[s.slot, "public.orders"] == 2, moved
+
+        def counted() -> bool:
+            return gateway.metrics()["moved_rows_total"][s.slot, "public.orders"] == 2
+
+        wait_until(counted, 60, "the metrics to count the rows, a report of the loop later")
         assert gateway.process.terminate() == 0
 
 

@@ -18,16 +18,16 @@ pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 MakeScene = Callable[..., Scene]
 
 
-def test_endpos_takes_what_ends_at_it_and_nothing_after_it(
-    scene: MakeScene, database: Database
-) -> None:
-    with database.connect() as connection:
+def test_endpos_takes_what_ends_at_it_and_nothing_after_it(scene: MakeScene) -> None:
+    # A server of its own: with others that write, the present LSN is not the end of a transaction.
+    with EmbeddedPostgres(18) as server, server.connect() as connection:
         connection.execute("CREATE TABLE t (a int PRIMARY KEY); CREATE TABLE never (a int)")
         s = scene(
             "CREATE PUBLICATION p FOR TABLE t;"
             "CREATE PUBLICATION q FOR TABLE never WITH (publish = 'insert');"
             "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
-            "CREATE SUBSCRIPTION {s}_idle CONNECTION '' PUBLICATION q;"
+            "CREATE SUBSCRIPTION {s}_idle CONNECTION '' PUBLICATION q;",
+            source={"dsn": server.dsn()},
         )
         s.run_to("0/1")
         for name, table in ((s.slot, "t"), (f"{s.slot}_idle", "never")):
