@@ -59,8 +59,8 @@ from gateway.runtime.planning.ownership import (
     check_owners,
     forget_foreign_offsets,
     published_until,
-    timeline_of,
     warn_of_gaps,
+    watermark_of,
 )
 from gateway.runtime.planning.routes import Outside
 from gateway.runtime.planning.setup import (
@@ -283,7 +283,9 @@ class Attempt:
         fingerprint, stopping = setup.definitions.fingerprint, self._process.stopping
         facts = slot.facts_while_held(recovered)
         position = ZERO_LSN if facts.watermark is None else facts.watermark.end_lsn
-        warn_of_gaps(setup.plan, taken, position or slot.made_at or ZERO_LSN)
+        previous = cache(partial(watermark_of, settings))
+        position = position or slot.made_at or ZERO_LSN
+        warn_of_gaps(setup.plan, taken, position, facts.server, previous)
         if slot.made_at is not None and _is_new(facts, slot.made_at):
             first = Watermark(slot.made_at, setup.facts.timeline, fingerprint, ())
             return GoOn(begin(setup.plan, first, routes, sink, stopping, recovered.parts))
@@ -310,9 +312,7 @@ class Attempt:
             sink,
             reconcile=decision.rewritten,
             stopping=stopping,
-            published=published_until(
-                settings, taken, facts.server, cache(partial(timeline_of, settings))
-            ),
+            published=published_until(settings, taken, facts.server, previous),
         )
         if lost:
             forget_lost(settings, setup, slot.outside.registry, recovered, lost)

@@ -50,9 +50,9 @@ __all__ = [
     "forget_foreign_offsets",
     "published_until",
     "refuse_foreign_topics",
-    "timeline_of",
     "topics_of",
     "warn_of_gaps",
+    "watermark_of",
     "writer_of",
 ]
 
@@ -210,20 +210,21 @@ def published_until(
     settings: Settings,
     taken: Mapping[str, Owner],
     server: ServerPosition,
-    timeline_of: Callable[[Writer], int | None],
+    watermark_of: Callable[[Writer], Watermark | None],
 ) -> dict[str, Lsn]:
     """Return the position up to which the previous owner has published, by subscription.
 
     It is left out if the previous owner is no group of this configuration: it may have published
     other rows. It is also left out if the copy does not begin with a ``t``, which removes rows
     whose DELETE that owner did not publish, and if that owner read a timeline that is not known, or
-    is none of the server's: other changes may stand at the same positions.
+    is none of the server's, or not up to what it has published: other changes may stand at the same
+    positions.
 
     Args:
         settings: The configuration.
         taken: Owners of the subscriptions that were taken from another gateway.
         server: Position of the server, beyond which no gateway can have read.
-        timeline_of: Returns the timeline that a gateway has read last, or None; see `timeline_of`.
+        watermark_of: Returns the watermark of a gateway, or None; see `watermark_of`.
     """
     siblings = _siblings(settings)
     found: dict[str, Lsn] = {}
@@ -233,46 +234,74 @@ def published_until(
             continue
         if not settings.envelope.of(name).truncates:
             continue
-        ends = {**server.history, server.timeline: server.wal_end}
-        if (end := ends.get(timeline_of(before) or 0)) is not None:
-            found[name] = min(owner.reached, end)
+        watermark = watermark_of(before)
+        until = None if watermark is None else _until(owner, watermark, server)
+        if until is not None:
+            found[name] = until
     return found
 
 
-def timeline_of(settings: Settings, writer: Writer) -> int | None:
-    """Return the timeline of a gateway's watermark; None if Kafka has none that can be read.
+def _until(owner: Owner, watermark: Watermark, server: ServerPosition) -> Lsn | None:
+    """Return how far what a previous owner has published is what the server's WAL has.
+
+    None if it is not known: the watermark is on another timeline, or has begun again since.
+    """
+    ends = {**server.history, server.timeline: server.wal_end}
+    end = ends.get(watermark.timeline)
+    return None if end is None or watermark.end_lsn < owner.reached else min(owner.reached, end)
+
+
+def watermark_of(settings: Settings, writer: Writer) -> Watermark | None:
+    """Return the watermark of a gateway; None if Kafka has none that can be read.
 
     Raises:
         TransientError: Kafka does not answer.
     """
     identity = SlotIdentity(*writer.owner)
     try:
-        found = read_progress(settings.kafka, settings.topics.progress, identity, settled=False)
+        return read_progress(
+            settings.kafka, settings.topics.progress, identity, settled=False
+        ).watermark
     except FatalError:
         return None  # of another version, or not written by a gateway
-    return None if found.watermark is None else found.watermark.timeline
 
 
-def warn_of_gaps(plan: Plan, taken: Mapping[str, Owner], position: Lsn) -> None:
+def warn_of_gaps(
+    plan: Plan,
+    taken: Mapping[str, Owner],
+    position: Lsn,
+    server: ServerPosition,
+    watermark_of: Callable[[Writer], Watermark | None],
+) -> None:
     """Log the subscriptions of which changes may be lost, because nothing is copied.
+
+    What a previous owner has published of a timeline counts up to where the server left that; where
+    its watermark is not known, all of it does.
 
     Args:
         plan: The plan.
         taken: Owners of the subscriptions that were taken from another gateway.
         position: Position from which this gateway reads; the slot does not have what is before.
+        server: As in `published_until`.
+        watermark_of: As in `published_until`.
     """
     copying = {one.name for one in plan.subscriptions if one.copy_data}
     for name, owner in taken.items():
-        if name in copying or not owner.reads_same_server or owner.reached >= position:
+        before = owner.taken_from
+        if name in copying or not owner.reads_same_server or before is None:
+            continue
+        watermark = watermark_of(before)
+        until = owner.reached if watermark is None else _until(owner, watermark, server) or ZERO_LSN
+        if until >= position:
             continue
         event(
             _LOG,
             logging.WARNING,
             "changes of a subscription with copy_data = false may be lost",
             subscription=name,
-            published_until=format_lsn(owner.reached),
+            published_until=format_lsn(until),
             read_from=format_lsn(position),
-            hint=f"while the slot of {owner.taken_from} exists, move the subscription back there "
+            hint=f"while the slot of {before} exists, move the subscription back there "
             "and let it read up to the second position; then move it again",
         )
 

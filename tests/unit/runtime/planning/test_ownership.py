@@ -9,7 +9,9 @@ import pytest
 from gateway.config import choose_group, load_settings
 from gateway.core.lsn import Lsn
 from gateway.core.records import Writer
-from gateway.runtime.planning.ownership import published_until
+from gateway.core.watermark import Watermark
+from gateway.definitions.model import Plan, SubscriptionDefinition
+from gateway.runtime.planning.ownership import published_until, warn_of_gaps
 from gateway.sink.own_topics.owners import Owner
 from gateway.source.stream.server_position import ServerPosition
 
@@ -32,6 +34,10 @@ SIBLING = Writer("1", "d", "pgsluice_rest", "g")
 SERVER = ServerPosition("1", "d", 3, Lsn(50), history={2: Lsn(40)})
 
 
+def reached(timeline: int | None, lsn: int = 70) -> Watermark | None:
+    return None if timeline is None else Watermark(Lsn(lsn), timeline, "", ())
+
+
 @pytest.mark.parametrize(
     ("lines", "before", "until"),
     [
@@ -50,7 +56,7 @@ def test_what_a_previous_owner_has_published_counts_where_the_copy_sets_the_rest
     settings = choose_group(load_settings(tmp_path / "pgsluice.toml", {}), "lows")
     taken = {"s": Owner(MINE, before, Lsn(70))}
 
-    found = published_until(settings, taken, SERVER, lambda _: 3)
+    found = published_until(settings, taken, SERVER, lambda _: reached(3))
 
     assert found == ({} if until is None else {"s": until})
 
@@ -71,6 +77,43 @@ def test_positions_of_a_timeline_count_only_up_to_where_it_was_left(
     settings = choose_group(load_settings(tmp_path / "pgsluice.toml", {}), "lows")
     taken = {"s": Owner(MINE, SIBLING, Lsn(70))}
 
-    found = published_until(settings, taken, SERVER, lambda _: timeline)
+    found = published_until(settings, taken, SERVER, lambda _: reached(timeline))
 
     assert found == ({} if until is None else {"s": until})
+
+
+def test_a_position_from_before_an_owner_began_again_counts_not(tmp_path: Path) -> None:
+    (tmp_path / "pgsluice.toml").write_text(FILE)
+    settings = choose_group(load_settings(tmp_path / "pgsluice.toml", {}), "lows")
+    taken = {"s": Owner(MINE, SIBLING, Lsn(50))}
+
+    assert published_until(settings, taken, SERVER, lambda _: reached(3, 50)) == {"s": 50}
+    assert published_until(settings, taken, SERVER, lambda _: reached(3, 0)) == {}
+
+
+@pytest.mark.parametrize(
+    ("watermark", "published"),
+    [
+        pytest.param(reached(3), None, id="read by the server's timeline"),
+        pytest.param(reached(None), None, id="not known"),
+        pytest.param(reached(2), "0/28", id="read beyond where the timeline was left"),
+        pytest.param(reached(1), "0/0", id="of a timeline that is not the server's"),
+        pytest.param(reached(3, 0), "0/0", id="begun again since"),
+    ],
+)
+def test_a_gap_is_said_that_positions_of_another_timeline_would_hide(
+    caplog: pytest.LogCaptureFixture, watermark: Watermark | None, published: str | None
+) -> None:
+    plan = Plan(
+        tables={},
+        subscriptions=(SubscriptionDefinition("s", ("p",), copy_data=False),),
+        publishes=(),
+        copies=(),
+        server_publications=(),
+    )
+    taken = {"s": Owner(MINE, SIBLING, Lsn(70))}
+
+    warn_of_gaps(plan, taken, Lsn(45), SERVER, lambda _: watermark)
+
+    said = [vars(record)["fields"]["published_until"] for record in caplog.records]
+    assert said == ([] if published is None else [published])
