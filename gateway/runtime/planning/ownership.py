@@ -275,8 +275,8 @@ def warn_of_gaps(
 ) -> None:
     """Log the subscriptions of which changes may be lost, because nothing is copied.
 
-    What a previous owner has published of a timeline counts up to where the server left that; where
-    its watermark is not known, all of it does.
+    The position of a previous owner counts up to where the server left the timeline that it read,
+    and as it is where its watermark is not known.
 
     Args:
         plan: The plan.
