@@ -156,10 +156,9 @@ def _source_findings(
         yield from guarded(
             "topics", lambda: owner_findings(connection, settings, facts, definitions, failed_reads)
         )
-    granted = None
-    if services.kafka_answers():
+    knows_states = services.kafka_answers()
+    if knows_states:
         plan = known_plan(settings, connection, definitions, facts)
-        granted = _granted(settings, connection, definitions, facts, plan)
     else:
         plan = read_plan(settings, connection, definitions)
     for warning in plan.warnings:
@@ -195,4 +194,6 @@ def _source_findings(
     yield from event_trigger_findings(connection, definitions)
     if settings.filters.pushdown:
         yield from push_down_findings(plan, definitions, facts)
-    yield from publication_findings(connection, settings, granted or plan)
+    # After all that is known without it: it reads Kafka once more.
+    granted = _granted(settings, connection, definitions, facts, plan) if knows_states else plan
+    yield from publication_findings(connection, settings, granted)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from typing import Final
@@ -237,18 +238,22 @@ def published_until(
         watermark = watermark_of(before)
         until = None if watermark is None else _until(owner, watermark, server)
         if until is not None:
-            found[name] = until
+            found[name] = min(until, server.wal_end)
     return found
 
 
 def _until(owner: Owner, watermark: Watermark, server: ServerPosition) -> Lsn | None:
     """Return how far what a previous owner has published is what the server's WAL has.
 
-    None if it is not known: the watermark is on another timeline, or has begun again since.
+    None if it is not known: the watermark is on no timeline of the server. Or the owner may have
+    published before its watermark began again on another one; without a timeline that was left
+    before that, a watermark is behind only for an end of a run between two transactions.
     """
-    ends = {**server.history, server.timeline: server.wal_end}
-    end = ends.get(watermark.timeline)
-    return None if end is None or watermark.end_lsn < owner.reached else min(owner.reached, end)
+    left = {**server.history, server.timeline: owner.reached}.get(watermark.timeline)
+    began_again = watermark.end_lsn < owner.reached and any(
+        lsn < owner.reached for lsn in server.history.values()
+    )
+    return None if left is None or began_again else min(owner.reached, left)
 
 
 def watermark_of(settings: Settings, writer: Writer) -> Watermark | None:
@@ -290,19 +295,30 @@ def warn_of_gaps(
         before = owner.taken_from
         if name in copying or not owner.reads_same_server or before is None:
             continue
-        watermark = watermark_of(before)
+        watermark = None
+        with suppress(TransientError):  # a start need not end for what is only said
+            watermark = watermark_of(before)
         until = owner.reached if watermark is None else _until(owner, watermark, server) or ZERO_LSN
         if until >= position:
             continue
+        if until == owner.reached:
+            hint = (
+                f"while the slot of {before} exists, move the subscription back there and let it "
+                "read up to the second position; then move it again"
+            )
+        else:
+            hint = (
+                f"{before} had published up to {format_lsn(owner.reached)}, and the source has "
+                "failed over since: compare the subscription's tables with what readers have"
+            )
         event(
             _LOG,
             logging.WARNING,
             "changes of a subscription with copy_data = false may be lost",
             subscription=name,
-            published_until=format_lsn(until),
+            published_until=format_lsn(until) if until else "not known",
             read_from=format_lsn(position),
-            hint=f"while the slot of {before} exists, move the subscription back there "
-            "and let it read up to the second position; then move it again",
+            hint=hint,
         )
 
 
