@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from gateway.core.errors import FatalError, ProtocolError
+from gateway.core.errors import FatalError, GatewayError, ProtocolError
 from gateway.core.lsn import ZERO_LSN, Lsn
 from gateway.core.records import Writer
 from gateway.observe import event
@@ -91,6 +91,7 @@ class TopicTail:
             be a marker after `markers`: it lacks that of the last of them, too, or there is none.
         is_overfull: Whether there are more CLAIMs than are kept.
         has_answered: Whether Kafka has answered with a record or with the end.
+        failure: Kafka's error that has ended the search, and may pass.
     """
 
     def __init__(self, topic: str, bounds: LogBounds, registered: RegisteredSchemas) -> None:
@@ -100,6 +101,7 @@ class TopicTail:
         self.window = LogBounds(max(bounds.start, bounds.end - _FIRST_WINDOW), bounds.end)
         self.markers: list[NamedOwners] = []
         self.has_records = self.lacks_schema = self.is_overfull = self.has_answered = False
+        self.failure: GatewayError | None = None
         self._kept: deque[_Record] = deque()
         self._kept_bytes = self._records = 0
         self._has_dropped = False
@@ -290,7 +292,8 @@ def _read_windows(
 ) -> tuple[dict[str, FatalError], set[str]]:
     """Read the window of each topic; return errors, and the topics that were not read to its end.
 
-    An error of one topic that may pass must not hold up the others: it counts as late.
+    An error of one topic that may pass must not hold up the others: it counts as late, and its tail
+    has the `failure`.
 
     A topic that has been read is assigned no longer once it has more: somebody may write without
     an end.
@@ -326,6 +329,7 @@ def _read_windows(
                     denied[topic] = failure
                     continue
                 late.add(topic)
+                tails[topic].failure = failure
                 if error.code() == KafkaError._AUTO_OFFSET_RESET:  # records were deleted meanwhile
                     tails[topic].has_answered = True
         if left and (needless := needless - unassigned):

@@ -9,6 +9,7 @@ by the one that it names in `taken_from`. The other CLAIM stays where it is and 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,12 +19,14 @@ from confluent_kafka import Consumer, KafkaException
 
 from gateway.core.errors import (
     FatalError,
+    GatewayError,
     HiddenMarkersError,
     TransientError,
 )
 from gateway.core.lsn import ZERO_LSN, Lsn
 from gateway.core.names import transaction_topic
 from gateway.core.records import Writer
+from gateway.observe import event
 from gateway.sink.clients.client_errors import ErrorCallback
 from gateway.sink.clients.failures import classify_kafka_error
 from gateway.sink.clients.properties import connect_first, consumer_properties, make_client
@@ -35,9 +38,12 @@ from gateway.sink.topics.topics import describe_topics
 
 __all__ = ["ForeignTopics", "Owner", "owner_of", "read_owners", "refuse_foreign"]
 
+_LOG: Final = logging.getLogger(__name__)
 _TIMEOUT_S: Final = 30.0
 _TOPIC_S: Final = 0.2
 """Seconds by which each topic adds to the timeout."""
+_AGAIN_S: Final = 5.0
+"""Minimum time of a second search, after an error that may have passed."""
 _LONGEST: Final = 256 << 10
 """Maximum total length of a topic's marker schemas; the gateway's own has a few thousand."""
 
@@ -113,7 +119,8 @@ def read_owners(
         registry: Registry with the schemas of markers.
         subscriptions: Names of the subscriptions.
         timeout_s: Seconds, and a fifth of one for each topic, after which to give up: whoever may
-            write to many topics could keep each of them from ending.
+            write to many topics could keep each of them from ending. A topic that Kafka has
+            answered with an error that may pass is read a second time, for 5 seconds at least.
         refused: Receives the errors of marker topics that may not be described or read, by name,
             instead of raising them.
         without_schemas: Whether to return owners that are not clear, and one without a name if no
@@ -121,8 +128,9 @@ def read_owners(
             schemas, or something before it may answer in its place.
 
     Raises:
-        HiddenMarkersError: the last markers of some were not found in time, although Kafka answers,
-            or cannot be read because the registry lacks their schemas; it may be all of them.
+        HiddenMarkersError: the last markers of some were not found in time, or not in two searches,
+            although Kafka answers, or cannot be read because the registry lacks their schemas; it
+            may be all of them.
         TransientError: Kafka or the registry does not answer in time.
         FatalError: one of them refuses access.
     """
@@ -133,23 +141,17 @@ def read_owners(
     connection_errors = ErrorCallback()
     consumer = make_client(Consumer, consumer_properties(kafka), connection_errors)
     try:
-        # Asked for one by one, many topics would take longer than there is time. A consumer that
-        # begins after the first record of an open Kafka transaction gets no end before that is
-        # ended: a gateway that was killed has left one.
-        places = [(topic, 0) for topic in existing]
-        bounds = read_bounds(kafka, places, committed=True, timeout_s=timeout_s)
-        tails = {
-            # One decoder each: a topic that names too many schemas must not hide others.
-            topic: TopicTail(
-                topic,
-                bounds[topic, 0],
-                RegisteredSchemas(registry, longest=_LONGEST, most_values=MOST_VALUES),
-            )
-            for topic in existing
-        }
+        tails = _tails(kafka, registry, existing, timeout_s)
         deadline = time.monotonic() + timeout_s + _TOPIC_S * len(tails)
         connect_first(consumer, next(iter(tails)))
         denied, late = search(consumer, tails, deadline)
+        if failed := _failures(tails):
+            deadline = max(deadline, time.monotonic() + _AGAIN_S)
+            tails |= _tails_again(kafka, registry, failed, deadline)
+            again = {topic: tails[topic] for topic in failed if tails[topic].failure is None}
+            denied_again, late_again = search(consumer, again, deadline)
+            denied |= denied_again
+            late = late - again.keys() | late_again
     except KafkaException as raised:
         raise classify_kafka_error(
             raised.args[0], doing="reading the last markers", reported=connection_errors.last
@@ -180,16 +182,79 @@ def read_owners(
     return found
 
 
+def _tails(
+    kafka: Mapping[str, str | int | bool],
+    registry: Registry,
+    topics: Iterable[str],
+    timeout_s: float,
+) -> dict[str, TopicTail]:
+    # Asked for one by one, many topics would take longer than there is time. A consumer that begins
+    # after the first record of an open Kafka transaction gets no end before that is ended: a
+    # gateway that was killed has left one.
+    places = [(topic, 0) for topic in topics]
+    bounds = read_bounds(kafka, places, committed=True, timeout_s=timeout_s)
+    return {
+        # One decoder each: a topic that names too many schemas must not hide others.
+        topic: TopicTail(
+            topic,
+            bound,
+            RegisteredSchemas(registry, longest=_LONGEST, most_values=MOST_VALUES),
+        )
+        for (topic, _), bound in bounds.items()
+    }
+
+
+def _failures(tails: Mapping[str, TopicTail]) -> dict[str, GatewayError]:
+    """Return the errors that have ended the search of topics, and may pass, by topic."""
+    return {topic: tail.failure for topic, tail in tails.items() if tail.failure is not None}
+
+
+def _tails_again(
+    kafka: Mapping[str, str | int | bool],
+    registry: Registry,
+    failed: Mapping[str, GatewayError],
+    deadline: float,
+) -> dict[str, TopicTail]:
+    """Return new tails for a second search after errors: a subscription held is copied again.
+
+    The bounds are asked for again, as records may have been deleted meanwhile. Nothing is returned
+    if they are not: the errors remain.
+    """
+    for topic, error in failed.items():
+        event(
+            _LOG,
+            logging.WARNING,
+            "reading last markers again",
+            topic=topic,
+            error=error.message,
+        )
+    try:
+        return _tails(kafka, registry, failed, deadline - time.monotonic())
+    except GatewayError as error:
+        event(_LOG, logging.WARNING, "last markers not read again", error=error.message)
+        return {}
+
+
 def _hidden(names: Collection[str], tails: Mapping[str, TopicTail]) -> TransientError:
     topics = [transaction_topic(name) for name in sorted(names)]
-    listed = ", ".join(topics)
-    if not any(tail.has_answered for tail in tails.values()):
-        return TransientError(f"reading the last markers of {listed}: no answer in time")
+    failed = _failures({topic: tails[topic] for topic in topics})
+    reasons = [error.message for error in failed.values()]
+    is_answered = any(tail.has_answered for tail in tails.values())
+    if others := ", ".join(topic for topic in topics if topic not in failed):
+        why = f"none found in {others} in time" if is_answered else f"no answer of {others} in time"
+        reasons.insert(0, f"reading the last markers: {why}")
+    message = "; ".join(reasons)
+    if not is_answered:
+        return TransientError(message)
+    hints = [error.hint for error in failed.values() if error.hint is not None]
+    if others:
+        hints.insert(
+            0,
+            "Kafka is slow, or somebody else has written there: revoke that right; "
+            "kafka-delete-records removes what was written",
+        )
     return HiddenMarkersError(
-        f"reading the last markers: none found in {listed} in time",
-        subscriptions=names,
-        hint="Kafka is slow, or somebody else has written there: revoke that right; "
-        "kafka-delete-records removes what was written",
+        message, subscriptions=names, hint="; ".join(dict.fromkeys(hints)) or None
     )
 
 

@@ -8,6 +8,7 @@ import uuid
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -19,13 +20,14 @@ from gateway.core.errors import HiddenMarkersError, TransientError
 from gateway.core.records import Writer
 from gateway.runtime.planning.ownership import check_owners
 from gateway.sink.clients.properties import consumer_properties
+from gateway.sink.own_topics import owners
 from gateway.sink.own_topics.claims import claim, take_over
 from gateway.sink.own_topics.last_markers import TopicTail, search
 from gateway.sink.own_topics.owners import ForeignTopics, Owner, read_owners
 from gateway.sink.own_topics.requests import send
 from gateway.sink.reading.decoding import RegisteredSchemas
 from gateway.sink.registry.registry import Registry
-from gateway.sink.topics.log_bounds import LogBounds
+from gateway.sink.topics.log_bounds import LogBounds, read_bounds
 from gateway.sink.topics.topics import TopicSpec, ensure_topics
 from gateway.source.session.connection import ServerFacts
 from tests.support.backends.registry_answers import answering_registry
@@ -179,9 +181,9 @@ def test_the_last_marker_is_found_before_a_hundred_thousand_records_of_others(
         take_over(properties, real, OTHER, {full: Owner(MINE)})
         flood(kafka, f"{full}.transaction", JUNK, 100_000)
 
-        owners = read_owners(properties, real, names)
+        found = read_owners(properties, real, names)
 
-    assert owners == {full: Owner(OTHER, MINE), free: Owner(MINE)}
+    assert found == {full: Owner(OTHER, MINE), free: Owner(MINE)}
 
 
 def test_a_topic_that_is_full_of_records_like_markers_is_named_and_hides_no_other(
@@ -231,3 +233,46 @@ def test_records_that_are_deleted_before_they_are_read_make_only_their_topic_lat
 
     assert (errors, late) == ({}, {topics[0]})
     assert tails[topics[1]].has_records
+
+
+@pytest.mark.parametrize(
+    ("deletions", "hidden"),
+    [pytest.param(1, False, id="once"), pytest.param(2, True, id="again")],
+)
+def test_a_topic_that_kafka_answers_with_an_error_is_read_again_before_it_is_held(
+    kafka: str,
+    registry: str,
+    names: list[str],
+    deletions: int,
+    hidden: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    properties = {"bootstrap.servers": kafka}
+    topic = f"{names[0]}.transaction"
+    admin = AdminClient({"bootstrap.servers": kafka})
+    offsets = iter([5, 8][:deletions])
+
+    def bounds(*arguments: Any, **options: Any) -> dict[tuple[str, int], LogBounds]:
+        found = read_bounds(*arguments, **options)
+        if (offset := next(offsets, None)) is not None:
+            for deletion in admin.delete_records([TopicPartition(topic, 0, offset)]).values():
+                deletion.result()
+        return found
+
+    with Registry({"url": registry}) as real:
+        claim(properties, real, MINE, names)
+        flood(kafka, topic, JUNK, 10)
+        take_over(properties, real, OTHER, {names[0]: Owner(MINE)})
+        monkeypatch.setattr(owners, "read_bounds", bounds)
+        if hidden:
+            with pytest.raises(HiddenMarkersError, match="offset not available") as raised:
+                read_owners(properties, real, names)
+            assert raised.value.subscriptions == {names[0]}
+        else:
+            found = read_owners(properties, real, names)
+            assert found == {names[0]: Owner(OTHER, MINE), names[1]: Owner(MINE)}
+
+    again = [vars(record)["fields"] for record in caplog.records if "again" in record.message]
+    assert [fields["topic"] for fields in again] == [topic]
+    assert "offset not available" in again[0]["error"]
