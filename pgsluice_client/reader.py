@@ -19,6 +19,7 @@ from pgsluice_client.changes import Transaction
 from pgsluice_client.decoding import Decoder, Record
 from pgsluice_client.errors import LostRecordsError, ReadError, UnavailableError
 from pgsluice_client.position import Position
+from schemas.kafka_errors import PATIENCE_S, is_refusal
 from schemas.kafka_tokens import TokenError, with_tokens
 from schemas.topic_names import topic_part
 
@@ -28,8 +29,6 @@ _BATCH: Final = 1_000
 _REQUEST_S: Final = 30.0
 _ANSWER_S: Final = 2.0
 """Time for a first answer; then it is asked for again."""
-_PATIENCE_S: Final = 4.0
-"""Time for which brokers may refuse access: one that starts does not know its users yet."""
 STEP_S: Final = 0.1
 """Longest time without a look at whether the end is reached."""
 _LATE_S: Final = 30.0
@@ -180,7 +179,7 @@ class Reader:
                 failure = _failure(raised.args[0])
             passed_s = time.monotonic() - began_at
             self._consumer.poll(0)  # calls back with errors; nothing is assigned yet
-            if (refusal := self._refusals.last) is not None and passed_s >= _PATIENCE_S:
+            if (refusal := self._refusals.last) is not None and passed_s >= PATIENCE_S:
                 self._failure = ReadError(
                     f"Kafka refuses access: {refusal.str()}", hint=_CREDENTIALS
                 )
@@ -367,26 +366,13 @@ class _Refusals:
         self.last: KafkaError | None = None
 
     def __call__(self, error: KafkaError) -> None:
-        if _is_refusal(error):
+        if is_refusal(error):
             self.last = error
         if self._then is not None:
             self._then(error)
 
 
-def _is_refusal(error: KafkaError) -> bool:
-    if error.code() == KafkaError._SSL:  # a handshake also ends because the broker goes down
-        return "verif" in error.str() or "alert" in error.str()
-    # The service for tokens may be away for a while.
-    return error.code() in _REFUSED and "acquire" not in error.str()
-
-
 _CREDENTIALS: Final = "check the properties of Kafka: user, password, ssl.ca.location"
-_REFUSED: Final = (
-    KafkaError._AUTHENTICATION,
-    KafkaError.SASL_AUTHENTICATION_FAILED,
-    KafkaError.UNSUPPORTED_SASL_MECHANISM,
-    KafkaError.ILLEGAL_SASL_STATE,
-)
 _NAME: Final = "is the name of the subscription right, and has the gateway started?"
 _REASONS: Final = {
     KafkaError._ALL_BROKERS_DOWN: "are the brokers up, and the user and password right? the lines "

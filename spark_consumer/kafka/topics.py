@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from concurrent.futures import Future
+from typing import Final, Protocol, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
+from schemas.kafka_errors import LastError, is_refusal, wait_for_answer
 from schemas.kafka_tokens import TokenError, with_tokens
 from spark_consumer.errors import FatalConsumerError, TransientConsumerError
 from spark_consumer.kafka.position import TopicState
@@ -17,14 +19,10 @@ from spark_consumer.spark.failures import TableTransientError
 
 __all__ = ["TopicStates", "Topics", "topic_failure"]
 
-_TIMEOUT_S = 30.0
+_TIMEOUT_S: Final = 30.0
+_GRACE_S: Final = 5.0
+"""Seconds after `_TIMEOUT_S` until which the client itself must have ended a request."""
 _ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
-_REFUSED = (
-    KafkaError._AUTHENTICATION,
-    KafkaError.SASL_AUTHENTICATION_FAILED,
-    KafkaError.UNSUPPORTED_SASL_MECHANISM,
-    KafkaError._SSL,
-)
 _NO_LEADER = (  # KafkaError.retriable() is false for them: it knows transactions only
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -35,6 +33,9 @@ _NO_LEADER = (  # KafkaError.retriable() is false for them: it knows transaction
     KafkaError.REQUEST_TIMED_OUT,
     *_ABSENT,  # while its offsets are asked for: its leader does not serve it yet
 )
+_UNREACHABLE = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+
+_Answer = TypeVar("_Answer")
 
 
 class TopicStates(Protocol):
@@ -50,17 +51,6 @@ class TopicStates(Protocol):
         """
 
 
-class _LastRefusal:
-    """Last error by which a broker has refused access; the client's ``error_cb``."""
-
-    def __init__(self) -> None:
-        self.error: KafkaError | None = None
-
-    def __call__(self, error: KafkaError) -> None:
-        if error.code() in _REFUSED:
-            self.error = error
-
-
 class Topics:
     """Source of topic descriptions: the broker.
 
@@ -70,7 +60,7 @@ class Topics:
     """
 
     def __init__(self, settings: ConsumerSettings) -> None:
-        self._errors = _LastRefusal()
+        self._errors = LastError[KafkaError]()
         try:
             properties = with_tokens(admin_properties(settings))
         except TokenError as error:
@@ -86,21 +76,39 @@ class Topics:
             states = self._with_offsets(found)
         except KafkaException as error:
             raise self._failure(error.args[0]) from error
-        self._pop_refusal()  # it is not why a later request gets no answer
+        self._pop_error()  # it is not why a later request gets no answer
         return states
 
-    def _pop_refusal(self) -> KafkaError | None:
+    def _answer(self, request: Future[_Answer]) -> _Answer:
+        """Return the answer to a request, without waiting for brokers that refuse access.
+
+        Raises:
+            KafkaException: the request has failed.
+            TransientConsumerError: a broker refuses access, or none answers.
+        """
+        try:
+            timeout_s = _TIMEOUT_S + _GRACE_S
+            refused = wait_for_answer(request, self._client.poll, self._errors, timeout_s)
+        except TimeoutError:
+            raise self._failure(KafkaError(KafkaError._TIMED_OUT)) from None
+        if refused is not None:
+            raise self._failure(refused)
+        return request.result()
+
+    def _pop_error(self) -> KafkaError | None:
         while self._client.poll(0):  # calls back with errors
             pass
-        refused, self._errors.error = self._errors.error, None
-        return refused
+        reported = self._errors.last
+        self._errors.clear()
+        return reported
 
     def _failure(self, error: KafkaError) -> TransientConsumerError:
-        # The request itself only times out: the client tries to log in until then.
-        refused = self._pop_refusal()
-        if refused is not None:
+        reported = self._pop_error()
+        if reported is not None and error.code() in _UNREACHABLE:
+            error = reported  # why the request only timed out
+        if is_refusal(error):
             return TransientConsumerError(
-                f"the Kafka broker refuses access: {refused.str()}",
+                f"the Kafka broker refuses access: {error.str()}",
                 hint="check the user, the password and the certificates in [kafka]",
             )
         return TransientConsumerError(
@@ -115,7 +123,7 @@ class Topics:
         found = {}
         for name, answer in futures.items():
             try:
-                described = answer.result()
+                described = self._answer(answer)
             except KafkaException as error:
                 if error.args[0].code() in _ABSENT:
                     continue
@@ -140,7 +148,7 @@ class Topics:
             found_offsets = {}
             for place, answer in futures.items():
                 try:
-                    found_offsets[place.topic, place.partition] = answer.result().offset
+                    found_offsets[place.topic, place.partition] = self._answer(answer).offset
                 except KafkaException as error:
                     raise topic_failure(place.topic, error) from error
             offsets.append(found_offsets)

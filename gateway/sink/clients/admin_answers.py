@@ -1,23 +1,17 @@
-"""Answers to an admin client's requests, which do not wait for brokers that refuse access.
-
-The client itself tries to log in until a request's timeout, and then reports only that.
-"""
+"""Answers to an admin client's requests, which do not wait for brokers that refuse access."""
 
 from __future__ import annotations
 
-import time
-from concurrent.futures import Future, wait
-from typing import Final, TypeVar
+from concurrent.futures import Future
+from typing import TypeVar
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from gateway.sink.clients.client_errors import PATIENCE_S, ErrorCallback
-from gateway.sink.clients.failures import is_refusal
+from gateway.sink.clients.client_errors import ErrorCallback
+from schemas.kafka_errors import wait_for_answer
 
 __all__ = ["answer"]
-
-_STEP_S: Final = 0.5
 
 _Answer = TypeVar("_Answer")
 
@@ -37,14 +31,9 @@ def answer(
         KafkaException: the brokers have refused access for a while, or the request has failed.
         TimeoutError: there is no answer in time.
     """
-    began_at = time.monotonic()
-    while not wait([request], _STEP_S).done:
-        admin.poll(0)  # calls back with errors
-        passed_s, refused = time.monotonic() - began_at, errors.last
-        if refused is not None and is_refusal(refused) and passed_s >= PATIENCE_S:
-            raise KafkaException(refused)
-        if passed_s >= timeout_s:
-            raise TimeoutError
+    refused = wait_for_answer(request, admin.poll, errors, timeout_s)
+    if refused is not None:
+        raise KafkaException(refused)
     answered = request.result()
     # A refusal from before, called back by now, is not why a later request gets no answer.
     admin.poll(0)

@@ -1,7 +1,6 @@
-"""Last error reported by librdkafka's error callback: the reason for its timeouts.
+"""Reports of librdkafka about its connections, several times a second: callback and log filter.
 
-A call that cannot reach a broker only reports a timeout. librdkafka gives the reason to a callback
-and to its log, several times a second.
+A call that cannot reach a broker only reports a timeout; the reason is here.
 """
 
 from __future__ import annotations
@@ -15,31 +14,15 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
-__all__ = ["PATIENCE_S", "ErrorCallback", "RepeatFilter"]
+from schemas.kafka_errors import LastError
 
-PATIENCE_S: Final = 4.0
-"""Seconds for which a call is retried on brokers that refuse authentication."""
+__all__ = ["ErrorCallback", "RepeatFilter"]
 
-_SAY_NOTHING: Final = frozenset(
-    {KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE}
-)
 _NUMBERS: Final = re.compile(r"\d+")
 
 
-class ErrorCallback:
-    """Last error of one client; its ``error_cb``, which `poll` calls."""
-
-    def __init__(self) -> None:
-        self.last: KafkaError | None = None
-
-    def __call__(self, error: KafkaError) -> None:
-        """Keep an error."""
-        if error.code() not in _SAY_NOTHING:
-            self.last = error
-
-    def clear(self) -> None:
-        """Forget the error: a call has succeeded since."""
-        self.last = None
+class ErrorCallback(LastError[KafkaError]):
+    """Last error of one client that says something; its ``error_cb``, which `poll` calls."""
 
 
 @dataclass(slots=True)

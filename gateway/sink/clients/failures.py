@@ -15,13 +15,13 @@ from gateway.core.errors import (
     GatewayError,
     TransientError,
 )
+from schemas.kafka_errors import is_refusal
 
 __all__ = [
     "RIGHTS",
     "classify_kafka_error",
     "is_fenced",
     "is_missing",
-    "is_refusal",
     "is_refused_record",
     "is_unsettled",
 ]
@@ -46,15 +46,6 @@ _AUTHORIZATION: Final = frozenset(
         KafkaError.GROUP_AUTHORIZATION_FAILED,
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    }
-)
-_AUTHENTICATION: Final = frozenset(
-    {
-        KafkaError._AUTHENTICATION,
-        KafkaError.SASL_AUTHENTICATION_FAILED,
-        KafkaError.UNSUPPORTED_SASL_MECHANISM,
-        KafkaError.ILLEGAL_SASL_STATE,
-        KafkaError._SSL,
     }
 )
 _MISSING: Final = frozenset(
@@ -108,15 +99,6 @@ RIGHTS: Final = (
     "if topics are to be created; docs/operations.md has a table"
 )
 """Hint for a principal with insufficient rights."""
-
-
-def is_refusal(error: KafkaError) -> bool:
-    """Whether a broker has answered and refuses access, which a retry would not change."""
-    if error.code() == KafkaError._SSL:
-        # A handshake can also end because the broker goes down.
-        return "verif" in error.str() or "alert" in error.str()
-    # The token endpoint may be temporarily unavailable.
-    return error.code() in _AUTHENTICATION and "acquire" not in error.str()
 
 
 def is_fenced(error: KafkaError) -> bool:

@@ -33,17 +33,17 @@ from gateway.core.errors import (
     TopicAlteredError,
 )
 from gateway.core.records import Record
-from gateway.sink.clients.client_errors import PATIENCE_S, ErrorCallback
+from gateway.sink.clients.client_errors import ErrorCallback
 from gateway.sink.clients.failures import (
     classify_kafka_error,
     is_fenced,
     is_missing,
-    is_refusal,
     is_refused_record,
 )
 from gateway.sink.clients.properties import connect_first, make_client, producer_properties
 from gateway.sink.delivery.batches import ProduceBatch, make_batches
 from gateway.sink.delivery.uncut_calls import UncutCalls
+from schemas.kafka_errors import PATIENCE_S, is_refusal
 
 __all__ = ["TransactionalProducer"]
 

@@ -16,10 +16,11 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from gateway.core.errors import FatalError, GatewayError, TransientError
-from gateway.sink.clients.client_errors import PATIENCE_S, ErrorCallback
-from gateway.sink.clients.failures import classify_kafka_error, is_refusal
+from gateway.sink.clients.client_errors import ErrorCallback
+from gateway.sink.clients.failures import classify_kafka_error
 from gateway.sink.clients.properties import admin_properties, make_client
 from gateway.sink.topics.topic_ids import read_topics
+from schemas.kafka_errors import PATIENCE_S, is_refusal
 
 __all__ = [
     "TopicDescription",

@@ -263,11 +263,14 @@ def test_a_wrong_password_of_kafka_ends_commands_and_readers_at_once(
     assert all("SASL authentication error" in text and "wr0ng" not in text for text in errors)
 
 
-def test_a_wrong_password_of_kafka_is_what_the_spark_job_says(secured: Secured) -> None:
+def test_a_wrong_password_of_kafka_is_what_the_spark_job_says(
+    secured: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_consumer.kafka.topics._TIMEOUT_S", ENDLESS_S)
     kafka = {**secured.kafka_properties(GATEWAY), "sasl.password": "wr0ng"}
     topics = Topics(with_connections(ConsumerTable(), kafka, {"url": "http://x"}))
 
-    with pytest.raises(TransientConsumerError) as caught:
+    with within(30, "the call"), pytest.raises(TransientConsumerError) as caught:
         topics.describe(["s.public.t1"])
 
     assert "refuses access" in caught.value.message

@@ -17,11 +17,11 @@ from gateway.monitor.page import document
 from gateway.rowfilter.server import pushdown
 from gateway.runtime.lifecycle import standby
 from gateway.runtime.loop import pipeline, shutdown_keepalives
-from gateway.sink.clients import client_errors, properties
+from gateway.sink.clients import properties
 from gateway.sink.delivery import outage, topic_identity
 from gateway.source.session import connection, session
 from gateway.transactions import buffer, spool
-from schemas import types
+from schemas import kafka_errors, types
 from schemas.settings import text_files
 from spark_consumer.apply.driver import writer as small_writer
 from spark_consumer.formats.delta import files as delta_files
@@ -87,7 +87,7 @@ FIGURES = [
         f'{N} seconds \\(`"socket.timeout.ms"` and `"request.timeout.ms"`',
         (int(properties._PRODUCER_DEFAULTS["socket.timeout.ms"]) / 1000,),
     ),
-    ("delivery.md", f"refuse the connection \\| {N} seconds", (client_errors.PATIENCE_S,)),
+    ("delivery.md", f"refuse the connection \\| {N} seconds", (kafka_errors.PATIENCE_S,)),
     ("row-filters.md", f"The filters have {N} alternatives", (pushdown.LIMIT,)),
     (
         "spark.md",

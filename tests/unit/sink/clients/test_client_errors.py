@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError
 
 from gateway.core.errors import AccessError, GatewayError, TransientError
 from gateway.sink.clients.client_errors import ErrorCallback, RepeatFilter
-from gateway.sink.clients.failures import classify_kafka_error, is_refusal
+from gateway.sink.clients.failures import classify_kafka_error
 from tests.support.gateway.fakes import ManualClock
 
 
@@ -47,13 +47,6 @@ def test_an_error_that_says_what_it_is_about_is_not_blamed_on_connections() -> N
     )
 
     assert "larger than Kafka accepts (topic t)" in str(error)
-
-
-def test_a_handshake_that_was_cut_short_is_no_refusal() -> None:
-    assert not is_refusal(KafkaError(KafkaError._SSL, "SSL handshake failed: Disconnected"))
-    assert is_refusal(
-        KafkaError(KafkaError._SSL, "certificate verify failed: unable to get issuer")
-    )
 
 
 def test_a_fatal_error_of_the_producer_is_retried_with_another_one() -> None:

@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from devkit.embedded.processes import free_port
 from schemas.settings.tables import ConsumerTable
-from spark_consumer.errors import FatalConsumerError
+from spark_consumer.errors import FatalConsumerError, TransientConsumerError
 from spark_consumer.kafka.topics import Topics, topic_failure
 from spark_consumer.settings import with_connections
 from spark_consumer.spark.failures import TableTransientError
@@ -44,3 +44,14 @@ def test_a_refusal_from_before_an_answer_is_not_why_a_later_request_gets_none() 
 
     assert topics.describe([]) == {}
     assert "does not answer" in str(topics._failure(KafkaError(KafkaError._TIMED_OUT)))
+
+
+def test_brokers_that_cannot_be_reached_are_said_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("spark_consumer.kafka.topics._TIMEOUT_S", 2.0)
+    kafka = {"bootstrap.servers": f"127.0.0.1:{free_port()}"}
+    topics = Topics(with_connections(ConsumerTable(), kafka, {"url": "http://x"}))
+
+    with pytest.raises(TransientConsumerError, match=r"does not answer: .*Connection refused"):
+        topics.describe(["shop.public.orders"])
