@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final, Self
 
 from gateway.config import CopyTable
@@ -35,9 +35,9 @@ from gateway.routing.build.followed_tables import FollowedTables, InnerTable
 from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.routing.ports import Evaluator
 from gateway.routing.row.transaction_state import TransactionState
+from gateway.runtime.copy.again import CopiesAgain
 from gateway.runtime.copy.jobs import CopyJob, CopyReport, CopyStanding, make_jobs
 from gateway.runtime.copy.moves import Moves
-from gateway.runtime.copy.pauses import Pauses
 from gateway.runtime.copy.sets import Sets
 from gateway.runtime.copy.states import CopyStates
 from gateway.runtime.copy.workers import CopyWorkers
@@ -105,9 +105,7 @@ class TableCopier:
         # Looked at in each turn of the loop: few of many tables.
         self._begun = {job for job in self._jobs if job.copy.started}
         self._workers = CopyWorkers(self._jobs, settings, open_reader=open_reader, retry_s=retry_s)
-        self._again: dict[TableId, TableCopy] = {}  # copied again when its pause is over
-        self._ending: list[CopyJob] = []  # jobs of these, until others can go on
-        self._pauses = Pauses(again_s)
+        self._again = CopiesAgain(again_s)
         self._followed = followed
         self._sets: Sets | None = None
         self._moves: Moves | None = None
@@ -196,7 +194,7 @@ class TableCopier:
             if because is not None:
                 is_new = self._states.start_over(copy, _ALTERED, because=because)
                 # One that waits for its pause is pending already, and is not begun while held.
-                self._needs_plan |= is_new or self._is_again(copy)
+                self._needs_plan |= is_new or self._again.awaits(copy)
         for (subscription, oid), because in self._routes.held.lost.items():
             self._states.lose(subscription, oid, because)
         if (new_plan := self._routes.pop_new_plan()) is not None:
@@ -249,7 +247,7 @@ class TableCopier:
 
     def _may_place(self, job: CopyJob) -> bool:
         """Whether a job goes on, and the sets are there by which its rows are chosen."""
-        if job.over or job in self._ending:
+        if job.over or self._again.is_ending(job):
             return False
         followed = self._followed
         return followed is None or all(map(followed.is_ready, job.copies))
@@ -298,38 +296,27 @@ class TableCopier:
     def _copy_whole(self, followed: FollowedTables) -> None:
         """Give up the copies of which nobody knows what subscribers have."""
         self._routes.held.hold(followed.pop_held())
+        again = []
         for rows in followed.outer.values():
             whole = followed.following.moves[rows.table.oid].whole
-            for copy in rows.copies if whole else ():
-                if copy.subscription in whole and not self._is_new(copy):
-                    self._copy_again(copy)
+            if whole:
+                again += [c for c in rows.copies if c.subscription in whole and not self._is_new(c)]
+        if again:
+            self._copy_again(again)
 
-    def _copy_again(self, copy: TableCopy) -> None:
-        self._states.start_over(copy, _COPIED_AGAIN, because=_ANY_ROW)
-        table_id = (copy.subscription, copy.target_oid)
-        self._routes.held.mark([table_id])
-        self._again[table_id] = copy
-        for job in self._jobs:
-            if copy in job.copies and not (job.over or job in self._ending):
-                self._ending.append(job)
+    def _copy_again(self, copies: Collection[TableCopy]) -> None:
+        for copy in copies:
+            self._states.start_over(copy, _COPIED_AGAIN, because=_ANY_ROW)
+        self._routes.held.mark(self._again.add(copies, self._jobs))
 
     def _begin_again(self) -> None:
-        """Begin with tables that are copied again, between two transactions.
-
-        Each has a pause of its own: its owner may empty what its filter reads in a loop. Other
-        copies of its job go on at once, for they must be shown all changes.
-        """
-        held = self._routes.held.reasons
+        """Begin with tables that are copied again, between two transactions."""
         copies = []
-        for job in self._ending:
-            copies += [copy for copy in job.copies if not self._is_again(copy)]
+        for job in self._again.pop_ending():
+            copies += [copy for copy in job.copies if not self._again.awaits(copy)]
             self._set_progress(job)
             self._end(job)
-        self._ending.clear()
-        for table_id in sorted(self._again):
-            if table_id not in held and self._pauses.is_over(table_id):
-                self._pauses.begin(table_id)
-                copies.append(self._again.pop(table_id))
+        copies += self._again.pop_due(self._routes.held.reasons)
         if copies:
             jobs = list(make_jobs(self._plan, self._states, self._routes, copies))
             self._jobs = [*(job for job in self._jobs if not job.over), *jobs]
@@ -337,10 +324,6 @@ class TableCopier:
             self._begun.update(job for job in jobs if job.copy.started)
             self._note_sets()
             self._workers.add(jobs)
-
-    def _is_again(self, copy: TableCopy) -> bool:
-        """Whether a copy is to begin again, whatever a job has of it."""
-        return (copy.subscription, copy.target_oid) in self._again
 
     def _publish(
         self, job: CopyJob, chunk: Chunk, lsn: Lsn, *, whole: bool
@@ -464,7 +447,7 @@ class TableCopier:
         for copy in job.copies:
             # One that has to start over has lost its progress for good.
             is_held = (copy.subscription, copy.target_oid) in self._routes.held.reasons
-            if not (is_held or self._is_again(copy) or self._states.is_schema_refused(copy)):
+            if not (is_held or self._again.awaits(copy) or self._states.is_schema_refused(copy)):
                 self._states.set(copy, progress=job.progress_of(copy))
 
     def _report_progress(self, job: CopyJob) -> None:

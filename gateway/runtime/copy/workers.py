@@ -285,6 +285,8 @@ class CopyWorkers:
                 event(_LOG, logging.WARNING, "starting again", because=error.message)
                 self.altered = True
                 self.wake()
+                with self._turn:
+                    self._working -= 1
                 return False
             except TransientError:
                 self._put_back(job, held)  # its owner may rewrite it during each read
@@ -309,7 +311,7 @@ class CopyWorkers:
                     self._queue.remove(job)
                 elif shared := [job for job in self._jobs if self._is_shared(job)]:
                     job = min(shared, key=lambda job: job.workers)
-                elif all(job.begun or job.over for job in self._jobs):
+                elif self._is_all_taken():
                     self._working -= 1
                     return None
                 else:
@@ -318,6 +320,12 @@ class CopyWorkers:
                 job.workers += 1
                 return job
         return None
+
+    def _is_all_taken(self) -> bool:
+        """Whether no job is to be begun, and none was put back that waits for its sets."""
+        if any(not job.over for job in self._queue):
+            return False
+        return all(job.begun or job.over for job in self._jobs)
 
     def _put_back(self, job: CopyJob, held: list[Claim]) -> None:
         """Leave a job to whoever has read the others first."""
@@ -330,7 +338,7 @@ class CopyWorkers:
             self._turn.notify_all()
 
     def _is_shared(self, job: CopyJob) -> bool:
-        if not (job.begun and job.is_ranged and job.front.has_more):
+        if job.awaits_sets or not (job.begun and job.is_ranged and job.front.has_more):
             return False
         left = None if job.estimate is None else job.estimate - job.rows
         return left is None or left > _LARGE * self._settings.chunk_rows

@@ -307,7 +307,7 @@ class Attempt:
 
             def stopping() -> bool:
                 if again and not stream.quiet and self.random.randrange(again) == 0:
-                    copier._copy_again(self.plan.copies[-1])
+                    copier._copy_again(self.plan.copies[-1:])
                 stream.quiet = stream.quiet or not copier.unfinished or stream.turns > 300
                 return stream.is_done and not copier.unfinished
 

@@ -298,7 +298,7 @@ def test_a_table_that_is_held_while_it_waits_to_be_copied_again_gets_another_pla
     copier.states()
     assert not copier.needs_successor
     (copy,) = copier._plan.copies
-    copier._copy_again(copy)
+    copier._copy_again([copy])
     copier.states()
     assert not copier.needs_successor
 
@@ -306,3 +306,36 @@ def test_a_table_that_is_held_while_it_waits_to_be_copied_again_gets_another_pla
     copier.states()
 
     assert copier.needs_successor
+
+
+def test_a_table_that_was_put_back_and_waits_for_its_sets_is_read_when_they_are_built() -> None:
+    class Lost(Large):
+        lost = Event()
+
+        def estimate_rows(self, table: Table) -> int:
+            return 10  # too few for a second thread
+
+        def read(self, source: ChunkSource, request: ChunkRequest, limit: int) -> Chunk:
+            if not self.lost.is_set():
+                jobs[0].awaits_sets = True
+                self.lost.set()
+                raise TransientError("the connection was lost")
+            return super().read(source, request, limit)
+
+    opened: list[Lost] = []
+
+    def open_reader(_: object) -> ChunkReader:
+        opened.append(Lost())
+        return cast(ChunkReader, opened[-1])
+
+    jobs = list(copier_of(["(b = 0)"], Lost)._jobs)
+    workers = CopyWorkers(jobs, CopyTable(parallel=1), open_reader=open_reader, retry_s=0.01)
+    workers.start()
+    try:
+        wait_until(lambda: len(opened) == 2, 20, "another connection after the lost one")
+        assert workers.due(Lsn(1_000)) is None
+        jobs[0].awaits_sets = False
+        workers.go_on()
+        wait_until(partial(workers.due, Lsn(1_000)), 20, "a chunk of it")
+    finally:
+        workers.close()
