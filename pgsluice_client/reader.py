@@ -19,7 +19,7 @@ from pgsluice_client.changes import Transaction
 from pgsluice_client.decoding import Decoder, Record
 from pgsluice_client.errors import LostRecordsError, ReadError, UnavailableError
 from pgsluice_client.position import Position
-from schemas.kafka_errors import PATIENCE_S, is_refusal
+from schemas.kafka_errors import PATIENCE_S, LastError, is_refusal
 from schemas.kafka_tokens import TokenError, with_tokens
 from schemas.topic_names import topic_part
 
@@ -29,11 +29,14 @@ _BATCH: Final = 1_000
 _REQUEST_S: Final = 30.0
 _ANSWER_S: Final = 2.0
 """Time for a first answer; then it is asked for again."""
+_OFTEN: Final = 3
+"""Connections lost in a few seconds; one to a server that is silent is given up after ten."""
 STEP_S: Final = 0.1
 """Longest time without a look at whether the end is reached."""
 _LATE_S: Final = 30.0
 """Longest time between a marker and the records that it names."""
 _NOT_FOUND: Final = 404
+_NO_ACCESS: Final = (401, 403)
 _FIRST: Final = -2
 """Time that stands for the first offset, in Kafka's protocol."""
 _END: Final = -1
@@ -74,19 +77,25 @@ class Reader:
             kind = UnavailableError if error.may_pass else ReadError
             raise kind(f"no token for Kafka: {error.message}", hint=error.hint) from None
         self._registry = SchemaRegistryClient(dict(registry))
-        self._refusals = _Refusals(kafka.get("error_cb"))
-        self._consumer = Consumer(
-            {
-                "group.id": "pgsluice_client",  # asked for; there is no group
-                "allow.auto.create.topics": False,
-                **connection,
-                "error_cb": self._refusals,
-                "auto.offset.reset": "error",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "isolation.level": "read_committed",
-            }
-        )
+        self._reports = _Reports(kafka.get("error_cb"))
+        try:
+            self._consumer = Consumer(
+                {
+                    "group.id": "pgsluice_client",  # asked for; there is no group
+                    "allow.auto.create.topics": False,
+                    **connection,
+                    "error_cb": self._reports,
+                    "auto.offset.reset": "error",
+                    "enable.auto.commit": False,
+                    "enable.partition.eof": True,
+                    "isolation.level": "read_committed",
+                }
+            )
+        except KafkaException as error:
+            self._registry.close()
+            raise ReadError(
+                f"the properties of Kafka do not work: {error.args[0].str()}", hint=_PROPERTIES
+            ) from None
         self._assembly: Assembly | None = None
         self._paused: set[Partition] = set()
         self._assigned: set[Partition] = set()
@@ -173,19 +182,29 @@ class Reader:
         while True:
             try:
                 self._consumer.list_topics(self._marker_topic, timeout=_ANSWER_S)
-                self._refusals.last = None
+                self._reports.clear()
                 return
             except KafkaException as raised:
                 failure = _failure(raised.args[0])
             passed_s = time.monotonic() - began_at
             self._consumer.poll(0)  # calls back with errors; nothing is assigned yet
-            if (refusal := self._refusals.last) is not None and passed_s >= PATIENCE_S:
+            if (refusal := self._reports.refusal) is not None and passed_s >= PATIENCE_S:
                 self._failure = ReadError(
                     f"Kafka refuses access: {refusal.str()}", hint=_CREDENTIALS
                 )
                 raise self._failure
-            if passed_s >= _REQUEST_S or not isinstance(failure, UnavailableError):
+            if not isinstance(failure, UnavailableError):
                 raise failure
+            reason = self._reports.last
+            is_closed = reason is None and self._reports.lost >= _OFTEN
+            if is_closed and passed_s >= PATIENCE_S:
+                raise UnavailableError(
+                    "Kafka closes connections without an answer", hint=_PROPERTIES
+                )
+            if passed_s >= _REQUEST_S:
+                if reason is None:
+                    raise failure
+                raise UnavailableError(f"Kafka does not answer: {reason.str()}", hint=_ADDRESS)
 
     def _open(self) -> Assembly:
         start = self._start
@@ -321,6 +340,14 @@ class Reader:
                     f"the schema registry has no schema with ID {schema_id}",
                     hint="is it the registry that the gateway writes to?",
                 ) from error
+            if status in _NO_ACCESS:
+                raise ReadError(
+                    f"the schema registry refuses access: {error}",
+                    hint='check "basic.auth.user.info" in the registry\'s properties, or how else '
+                    "it knows users",
+                ) from error
+            if status is not None:
+                raise UnavailableError(f"the schema registry fails: {error}") from error
             raise UnavailableError(f"the schema registry does not answer: {error}") from error
         if text is None:
             raise ReadError(f"the schema registry has no text of schema {schema_id}")
@@ -358,20 +385,39 @@ def _failure(error: KafkaError, topic: str = "") -> ReadError:
     return ReadError(f"{place}{error.str()}")
 
 
-class _Refusals:
-    """Last refusal of access, known to the client's callback alone, which passes errors on."""
+class _Reports(LastError[KafkaError]):
+    """Errors of connections, known to the client's callback alone, which passes them on.
+
+    Attributes:
+        refusal: Last refusal of access.
+        lost: How often the last connection was lost. An error says so as well if no address can be
+            reached, but not if a broker accepts connections and closes them.
+    """
 
     def __init__(self, then: Callable[[KafkaError], object] | None) -> None:
+        super().__init__()
         self._then = then
-        self.last: KafkaError | None = None
+        self.refusal: KafkaError | None = None
+        self.lost = 0
 
     def __call__(self, error: KafkaError) -> None:
+        super().__call__(error)
         if is_refusal(error):
-            self.last = error
+            self.refusal = error
+        self.lost += error.code() == KafkaError._ALL_BROKERS_DOWN
         if self._then is not None:
             self._then(error)
 
+    def clear(self) -> None:
+        super().clear()
+        self.refusal, self.lost = None, 0
 
+
+_ADDRESS: Final = "check bootstrap.servers, and whether the brokers are up"
+_PROPERTIES: Final = (
+    "check the properties of Kafka: brokers that want a password or TLS need security.protocol, "
+    "sasl.mechanism, sasl.username and sasl.password, or ssl.ca.location"
+)
 _CREDENTIALS: Final = "check the properties of Kafka: user, password, ssl.ca.location"
 _NAME: Final = "is the name of the subscription right, and has the gateway started?"
 _REASONS: Final = {

@@ -113,7 +113,7 @@ class Topics:
             )
         return TransientConsumerError(
             f"the Kafka broker does not answer: {error.str()}",
-            hint='check "bootstrap.servers" and whether the broker is up',
+            hint='check "bootstrap.servers" and "security.protocol", and whether the broker is up',
         )
 
     def _topic_ids(self, names: list[str]) -> dict[str, tuple[str, list[int]]]:

@@ -20,7 +20,7 @@ from gateway.sink.topics.topics import (
     ensure_topics,
     progress_topic_spec,
 )
-from pgsluice_client import Reader, ReadError, Row, Transaction
+from pgsluice_client import Reader, ReadError, Row, Transaction, UnavailableError
 from schemas.settings.tables import ConsumerTable
 from spark_consumer.errors import TransientConsumerError
 from spark_consumer.kafka.topics import Topics
@@ -261,6 +261,37 @@ def test_a_wrong_password_of_kafka_ends_commands_and_readers_at_once(
         errors.append(shown.result().err)
 
     assert all("SASL authentication error" in text and "wr0ng" not in text for text in errors)
+
+
+@pytest.mark.parametrize(
+    ("missing", "kind", "named"),
+    [
+        ("sasl.password", ReadError, "sasl.password must be set"),
+        ("security.protocol", UnavailableError, "closes connections"),
+    ],
+)
+def test_a_reader_without_a_password_is_not_kept_waiting(
+    secured: Secured,
+    monkeypatch: pytest.MonkeyPatch,
+    missing: str,
+    kind: type[ReadError],
+    named: str,
+) -> None:
+    monkeypatch.setattr("pgsluice_client.reader._REQUEST_S", ENDLESS_S)
+    kafka = {**secured.kafka_properties(READER), "sasl.password": PASSWORD}
+    del kafka[missing]
+    if missing == "security.protocol":  # without it librdkafka ignores the password, and says so
+        kafka = {"bootstrap.servers": kafka["bootstrap.servers"]}
+
+    with (
+        within(30, "the call"),
+        pytest.raises(ReadError, match=named) as refused,
+        Reader("s", kafka, {"url": "http://x"}) as reader,
+    ):
+        reader.poll()
+
+    assert type(refused.value) is kind
+    assert "sasl.password" in (refused.value.hint or "")
 
 
 def test_a_wrong_password_of_kafka_is_what_the_spark_job_says(

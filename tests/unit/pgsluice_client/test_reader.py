@@ -7,8 +7,10 @@ import threading
 
 import pytest
 
+from devkit.embedded.processes import free_port
 from pgsluice_client import AsyncReader, Position, Reader, ReadError, UnavailableError
 from schemas import kafka_tokens
+from tests.support.backends.registry_answers import answering_registry
 
 asked: list[str] = []
 released = threading.Event()
@@ -29,6 +31,49 @@ def test_one_name_is_not_taken_for_a_collection_of_names() -> None:
 def test_a_position_of_another_subscription_is_refused() -> None:
     with pytest.raises(ReadError, match="subscription s1"):
         Reader("s2", {}, {"url": "http://localhost"}, start=Position("s1"))
+
+
+def test_properties_that_kafka_has_not_are_an_error_of_the_reader() -> None:
+    kafka = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN"}
+
+    with pytest.raises(ReadError, match=r"sasl\.password must be set"):
+        Reader("s1", kafka, {"url": "http://localhost"})
+
+
+def test_brokers_that_cannot_be_reached_are_said_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pgsluice_client.reader._REQUEST_S", 0.0)
+    kafka = {"bootstrap.servers": f"127.0.0.1:{free_port()}"}
+
+    with (
+        Reader("s1", kafka, {"url": "http://localhost"}) as reader,
+        pytest.raises(UnavailableError, match=r"does not answer: .*Connection refused"),
+    ):
+        reader.poll()
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "said"),
+    [
+        (401, ReadError, "refuses access: no such user (HTTP status code 401"),
+        (403, ReadError, "refuses access: no such user (HTTP status code 403"),
+        (422, UnavailableError, "fails: no such user (HTTP status code 422"),
+    ],
+)
+def test_a_registry_that_answers_with_an_error_is_said_to(
+    status: int, kind: type[ReadError], said: str
+) -> None:
+    answer = b'{"error_code": 40101, "message": "no such user"}'
+    with (
+        answering_registry(None, {1: (status, answer)}) as registry,
+        Reader("s1", {}, {"url": registry.url}) as reader,
+        pytest.raises(ReadError) as raised,
+    ):
+        reader._schema_text(1)
+
+    assert type(raised.value) is kind
+    assert raised.value.message.startswith(f"the schema registry {said}")
 
 
 def test_an_async_reader_connects_at_its_first_call_while_the_loop_goes_on(
