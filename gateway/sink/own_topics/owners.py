@@ -130,7 +130,8 @@ def read_owners(
     Raises:
         HiddenMarkersError: the last markers of some were not found in time, or not in two searches,
             although Kafka answers, or cannot be read because the registry lacks their schemas; it
-            may be all of them.
+            may be all of them. If it lacks those of all that have markers, the error is also of
+            those whose topics are empty: they are no reason to go on without the others.
         TransientError: Kafka or the registry does not answer in time.
         FatalError: one of them refuses access.
     """
@@ -175,10 +176,14 @@ def read_owners(
                 unclear.add(name)
         if owner is not None:
             found[name] = owner
+    unreadable = {*(names[topic] for topic in late), *unclear}
+    # An empty topic does not show that the registry has schemas of markers.
+    has_lost_all = bool(unclear) and unclear == found.keys()
+    hidden = {names[topic] for topic in tails} if has_lost_all else unreadable
     if late:
-        raise _hidden({*(names[topic] for topic in late), *unclear}, tails)
+        raise _hidden(unreadable, tails, hidden)
     if unclear:
-        raise _unclear(unclear)
+        raise _unclear(unclear, hidden)
     return found
 
 
@@ -235,7 +240,9 @@ def _tails_again(
         return {}
 
 
-def _hidden(names: Collection[str], tails: Mapping[str, TopicTail]) -> TransientError:
+def _hidden(
+    names: Collection[str], tails: Mapping[str, TopicTail], subscriptions: Collection[str]
+) -> TransientError:
     topics = [transaction_topic(name) for name in sorted(names)]
     failed = _failures({topic: tails[topic] for topic in topics})
     reasons = [error.message for error in failed.values()]
@@ -254,16 +261,16 @@ def _hidden(names: Collection[str], tails: Mapping[str, TopicTail]) -> Transient
             "kafka-delete-records removes what was written",
         )
     return HiddenMarkersError(
-        message, subscriptions=names, hint="; ".join(dict.fromkeys(hints)) or None
+        message, subscriptions=subscriptions, hint="; ".join(dict.fromkeys(hints)) or None
     )
 
 
-def _unclear(names: Collection[str]) -> HiddenMarkersError:
+def _unclear(names: Collection[str], subscriptions: Collection[str]) -> HiddenMarkersError:
     listed = ", ".join(transaction_topic(name) for name in sorted(names))
     return HiddenMarkersError(
         f"the last markers in {listed} cannot be read, because the registry lacks their schemas: "
         "the owner of the topics is not known",
-        subscriptions=names,
+        subscriptions=subscriptions,
         hint="check that registry.url reaches the registry in which the schemas were registered; "
         f"if they are lost, run `pgsluice takeover {' '.join(sorted(names))}`, which copies the "
         "tables again",

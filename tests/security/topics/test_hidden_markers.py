@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -18,7 +21,9 @@ from gateway.runtime.planning import hidden_markers, ownership
 from gateway.runtime.reload import reloader
 from gateway.sink.own_topics import claims
 from gateway.sink.own_topics.owners import Owner, read_owners
+from gateway.sink.own_topics.requests import send
 from gateway.sink.registry.registry import Registry
+from gateway.sink.topics.topics import TopicSpec, ensure_topics
 from tests.security.topics.test_claims import TWO, running_daemon
 from tests.support.backends.broker import create_topics
 from tests.support.backends.servers import Database
@@ -119,6 +124,30 @@ def test_a_start_waits_for_the_only_subscription_that_is_not_held(
         wait_for_copy_marker(s, "t", "ready")
 
     assert s.rebuilt("t") == [(1,)]
+
+
+def test_a_start_waits_while_the_registry_lacks_the_schemas_of_all_markers_that_there_are(
+    scene: Callable[..., Scene], database: Database, kafka: str
+) -> None:
+    s = scene(TWO)
+    properties, other = {"bootstrap.servers": kafka}, f"{s.slot}_other"
+    marked = transaction_topic(s.slot)
+    ensure_topics(properties, [TopicSpec(marked), TopicSpec(transaction_topic(other))])
+    other_version = struct.pack(">bI", 0, 1_999_999) + b"\xff" * 20
+    send(properties, [(marked, 0, None, other_version, [])], "another")
+    admin, pauses = AdminClient({"bootstrap.servers": kafka}), list[Any]()
+
+    def pause(_: float) -> None:
+        pauses.append(s.markers(other))
+        if len(pauses) == 3:
+            admin.delete_records([TopicPartition(marked, 0, 1)])[TopicPartition(marked, 0)].result()
+
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t VALUES (1)")
+    with running_daemon(s, pause):
+        wait_for_copy_marker(s, "t", "ready", other)
+        assert pauses[:3] == [[], [], []], "the one was copied without the other"
+        wait_until(lambda: s.rebuilt("t") == [(1,)], 60, "the copy of the one that was not clear")
 
 
 def test_what_a_person_must_put_right_is_said_though_markers_are_hidden(

@@ -105,6 +105,26 @@ def test_a_topic_of_which_no_marker_can_be_read_is_held_while_the_registry_lacks
     assert by_hand == {hidden: Owner(None), free: Owner(MINE)}
 
 
+def test_an_empty_topic_is_no_reason_to_go_on_without_all_others(
+    kafka: str, registry: str, tmp_path: Path, names: list[str]
+) -> None:
+    properties = {"bootstrap.servers": kafka}
+    other_version = struct.pack(">bI", 0, 1_999_999) + b"\xff" * 20
+    unclear, new = names[0], f"new{uuid.uuid4().hex[:8]}"
+    send(properties, [(f"{unclear}.transaction", 0, None, other_version, [])], "another")
+    with (
+        Registry({"url": registry}) as real,
+        pytest.raises(HiddenMarkersError, match=unclear) as refused,
+    ):
+        read_owners(properties, real, [*names, new])
+    with pytest.raises(TransientError) as again:
+        check_owners(settings_of(tmp_path, kafka, registry), FACTS, names)
+
+    assert names[1] not in refused.value.message
+    assert refused.value.subscriptions == set(names), "nothing was ever written of the new one"
+    assert not isinstance(again.value, HiddenMarkersError), "would hold and copy all others"
+
+
 def test_an_owner_of_another_version_is_not_passed_over_for_the_one_before(
     kafka: str, registry: str, tmp_path: Path, names: list[str]
 ) -> None:
