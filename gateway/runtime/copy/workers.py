@@ -311,7 +311,7 @@ class CopyWorkers:
                     self._queue.remove(job)
                 elif shared := [job for job in self._jobs if self._is_shared(job)]:
                     job = min(shared, key=lambda job: job.workers)
-                elif self._is_all_taken():
+                elif self._has_all_begun():
                     self._working -= 1
                     return None
                 else:
@@ -321,8 +321,8 @@ class CopyWorkers:
                 return job
         return None
 
-    def _is_all_taken(self) -> bool:
-        """Whether no job is to be begun, and none was put back that waits for its sets."""
+    def _has_all_begun(self) -> bool:
+        """Whether all jobs are begun or over, and none was put back that waits for its sets."""
         if any(not job.over for job in self._queue):
             return False
         return all(job.begun or job.over for job in self._jobs)
