@@ -25,7 +25,7 @@ class Process:
     """Shared by all attempts.
 
     Attributes:
-        endpos: As in `gateway.runtime.loop.pipeline.Pipeline`.
+        endpos: As in `gateway.runtime.loop.stream_position.Ends`.
         stopping: Called often; True ends the attempt in good order.
         pause: Waits for a number of seconds, or until `stopping` may have changed.
         reload: Returns True once after a request to read the definitions again.

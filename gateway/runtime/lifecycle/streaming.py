@@ -18,6 +18,7 @@ from typing import Final
 from gateway.config import Settings
 from gateway.core.errors import FatalError, TransientError
 from gateway.core.lsn import ZERO_LSN, Lsn, format_lsn
+from gateway.core.records import Record
 from gateway.core.watermark import CopyRequest, CopyState, StatePart, StateParts, Watermark
 from gateway.definitions.requests import new_partitions, released
 from gateway.observe import event
@@ -34,6 +35,7 @@ from gateway.runtime.lifecycle.start_decision import GoOn
 from gateway.runtime.loop.memory import clear_up
 from gateway.runtime.loop.pipeline import Outcome, Pipeline
 from gateway.runtime.loop.receiver import Receiver
+from gateway.runtime.loop.stream_position import Ends
 from gateway.runtime.planning.ownership import forget_foreign_offsets
 from gateway.runtime.planning.plan_reader import PlanReader
 from gateway.runtime.planning.set_stores import set_store
@@ -134,12 +136,14 @@ class Streaming:
             [subscription.name for subscription in self._slot.setup.plan.subscriptions],
             self._slot.settings.limits,
             process.counters,
-            endpos=process.endpos,
+            ends=Ends(process.endpos, process.stopping, process.time_is_up),
             confirmed_lsn=going_on.confirmed_lsn,
-            stopping=process.stopping,
-            time_is_up=process.time_is_up,
-            parts=partial(_pop_parts, followed.following, self._receiver),
-            move_markers=MoveMarkers(followed, addresses, process.counters).records,
+            pop_state=partial(
+                _pop_state,
+                followed.following,
+                MoveMarkers(followed, addresses, process.counters),
+                self._receiver,
+            ),
             on_batch=process.on_batch,
         )
 
@@ -348,7 +352,10 @@ def _published_elsewhere(watermark: Watermark, settings: Settings) -> dict[tuple
     }
 
 
-def _pop_parts(following: Following, receiver: Receiver) -> tuple[StatePart, ...]:
+def _pop_state(
+    following: Following, markers: MoveMarkers, receiver: Receiver, lsn: Lsn
+) -> tuple[tuple[StatePart, ...], list[Record]]:
     """Return what is committed of sub-selects; of new sets that takes time."""
     with receiver.answering() if following.has_built else nullcontext():
-        return following.pop_parts()
+        parts = following.pop_parts()
+    return parts, markers.records(lsn) if parts else []

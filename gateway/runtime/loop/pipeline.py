@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import Final
+from typing import Final, TypeAlias
 
 from gateway.config import LimitsTable
 from gateway.core.descriptors import wait_readable
@@ -42,7 +42,7 @@ from gateway.runtime.loop.group_commit import GroupCommit, Turn
 from gateway.runtime.loop.memory import rare_collections
 from gateway.runtime.loop.receiver import Receiver
 from gateway.runtime.loop.reporter import Reporter
-from gateway.runtime.loop.stream_position import StreamPosition
+from gateway.runtime.loop.stream_position import NEVER, Ends, StreamPosition
 from gateway.runtime.loop.transaction_queue import TransactionQueue, position_of
 from gateway.runtime.ports import Copier, Sink, Switch, TransactionRouter
 from gateway.transactions import (
@@ -55,7 +55,10 @@ from gateway.transactions import (
     Transaction,
 )
 
-__all__ = ["Outcome", "Pipeline"]
+__all__ = ["Outcome", "Pipeline", "PopState"]
+
+PopState: TypeAlias = Callable[[Lsn], tuple[tuple[StatePart, ...], list[Record]]]
+"""Returns nothing at all where nothing has changed: markers without parts are lost."""
 
 RECORDS_PER_TURN: Final = 2_000
 """Records routed before the sink and the clock are looked at again."""
@@ -94,13 +97,11 @@ class Pipeline:
         watermark: Watermark that Kafka has committed; transactions that end at or before it are
             dropped.
         subscriptions: Subscriptions that get PROGRESS markers.
-        endpos: Publish every transaction with ``end_lsn`` <= this and none after, then end.
+        ends: When the loop ends.
         confirmed_lsn: The slot's position at the stream's start; None: the slot is new.
-        stopping: Called once per turn; on True the loop commits what is complete, and ends.
-        time_is_up: Called once per turn; on True the loop ends at once.
         clock: Seconds, monotonic.
-        parts: Returns what has changed of the state of sub-selects since the last call.
-        move_markers: Returns the MOVE markers to commit with everything up to an LSN.
+        pop_state: Returns what has changed of the state of sub-selects since the last call, and the
+            MOVE markers to commit with that and everything up to an LSN.
         on_batch: Called at the end of each batch that has records; None: nobody wants to know.
     """
 
@@ -115,13 +116,10 @@ class Pipeline:
         limits: LimitsTable,
         counters: Counters,
         *,
-        endpos: Lsn | None = None,
+        ends: Ends = NEVER,
         confirmed_lsn: Lsn | None = None,
-        stopping: Callable[[], bool] = lambda: False,
-        time_is_up: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
-        parts: Callable[[], tuple[StatePart, ...]] = tuple,
-        move_markers: Callable[[Lsn], list[Record]] = lambda _: [],
+        pop_state: PopState = lambda _: ((), []),
         on_batch: OnBatch | None = None,
     ) -> None:
         self._receiver = receiver
@@ -130,17 +128,15 @@ class Pipeline:
         self._router = router
         self._limits = limits
         self._counters = counters
-        self._stopping = stopping
-        self._time_is_up = time_is_up
+        self._ends = ends
         self._clock = clock
-        self._parts = parts
-        self._move_markers = move_markers
+        self._pop_state = pop_state
         self._reporter = Reporter(counters, router, clock)
         self._batches = None if on_batch is None else BatchClock(on_batch, clock)
         self._commits = GroupCommit(watermark, subscriptions, limits, clock)
         self._queue = TransactionQueue()
         self._admission = Admission(watermark, confirmed_lsn)
-        self._position = StreamPosition(watermark.end_lsn, endpos)
+        self._position = StreamPosition(watermark.end_lsn, ends.endpos)
         self._next_feedback = clock()
         self._asked_at = 0.0
 
@@ -180,7 +176,7 @@ class Pipeline:
     def _run(self) -> Outcome:
         self._feed_back(reply_requested=True)
         while True:
-            stopping = self._stopping()
+            stopping = self._ends.stopping()
             self._draining |= stopping or self._position.passed or self._ends_to_go_on()
             received = self._receive()
             self._route()
@@ -191,7 +187,7 @@ class Pipeline:
             if self._draining and self._is_drained():
                 self._feed_back()
                 return self._outcome()
-            if self._time_is_up():
+            if self._ends.time_is_up():
                 return Outcome.STOPPED  # closing the sink aborts what is not committed
             asks = self._awaits_place()
             if asks:
@@ -210,7 +206,7 @@ class Pipeline:
             return Outcome.START_AGAIN
         if self._position.passed and self._copier is not None and self._copier.unfinished:
             # The last transactions have begun moves, which end at positions after them.
-            return Outcome.STOPPED if self._stopping() else Outcome.START_AGAIN
+            return Outcome.STOPPED if self._ends.stopping() else Outcome.START_AGAIN
         return Outcome.REACHED_ENDPOS if self._position.passed else Outcome.STOPPED
 
     @property
@@ -357,10 +353,11 @@ class Pipeline:
         if self._batches is not None:
             self._batches.hand_over(batch, since)
         commits = batch.watermark is not None
-        if batch.watermark is not None and (parts := self._parts()):
-            markers = self._move_markers(batch.watermark.end_lsn)
-            records = batch.records + markers if markers else batch.records
-            batch = replace(batch, records=records, parts=parts)
+        if batch.watermark is not None:
+            parts, markers = self._pop_state(batch.watermark.end_lsn)
+            if parts:
+                records = batch.records + markers if markers else batch.records
+                batch = replace(batch, records=records, parts=parts)
         self._reporter.hand_over(len(batch.records), commits=commits)
         self._sink.submit(batch)
         if not commits:

@@ -10,11 +10,32 @@ Source: SnapBuildXactNeedsSkip, which is given the start of the commit record.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from gateway.core.lsn import ZERO_LSN, Lsn
 
-__all__ = ["StreamPosition"]
+__all__ = ["NEVER", "Ends", "StreamPosition"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """When a loop ends, as it is run.
+
+    Attributes:
+        endpos: Every transaction with ``end_lsn`` <= this is published and none after; then it
+            ends. None: nowhere.
+        stopping: Called once per turn; on True the loop commits what is complete, and ends.
+        time_is_up: Called once per turn; on True the loop ends at once.
+    """
+
+    endpos: Lsn | None = None
+    stopping: Callable[[], bool] = lambda: False
+    time_is_up: Callable[[], bool] = lambda: False
+
+
+NEVER: Final = Ends()
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ from gateway.observe import Counters
 from gateway.runtime.lifecycle.start_decision import Facts, GoOn, StartOver, decide, look
 from gateway.runtime.loop.pipeline import Outcome, Pipeline
 from gateway.runtime.loop.receiver import Receiver
+from gateway.runtime.loop.stream_position import Ends
 from gateway.transactions import Assembler
 from tests.support.simulation.kafka import SimulatedSink
 from tests.support.simulation.process import Process
@@ -209,9 +210,8 @@ class Gateway:
             [SUBSCRIPTION],
             _LIMITS,
             Counters(),
-            endpos=self._endpos,
+            ends=Ends(self._endpos, lambda: self.stopping),
             confirmed_lsn=going_on.confirmed_lsn,
-            stopping=lambda: self.stopping,
             clock=world.clock,
         )
         outcome = pipeline.run()

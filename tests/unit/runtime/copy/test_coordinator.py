@@ -52,6 +52,7 @@ from gateway.runtime.copy.coordinator import TableCopier
 from gateway.runtime.copy.jobs import CopyReport, CopyStanding
 from gateway.runtime.loop.pipeline import Outcome, Pipeline
 from gateway.runtime.loop.receiver import Receiver
+from gateway.runtime.loop.stream_position import Ends
 from gateway.source.copy.chunk_reader import ChunkReader, ChunkSource
 from gateway.source.copy.errors import ConditionError, TableChanged, TableLocked
 from gateway.transactions import Assembler
@@ -320,7 +321,7 @@ class Attempt:
                 ("all", "some"),
                 LimitsTable(max_batch_ms=1, max_batch_records=self.random.choice((1, 2, 10_000))),
                 Counters(),
-                stopping=stopping,
+                ends=Ends(stopping=stopping),
             )
             outcome = None
             with copier, suppress(TransientError):

@@ -16,6 +16,7 @@ from gateway.pgoutput.messages import Begin, BeginPrepare, Commit, Insert, Prepa
 from gateway.runtime.loop.pipeline import Outcome, Pipeline
 from gateway.runtime.loop.receiver import Receiver
 from gateway.runtime.loop.shutdown_keepalives import GAP_S, PATIENCE_S, ShutdownKeepalives
+from gateway.runtime.loop.stream_position import Ends
 from gateway.transactions import Assembler
 from tests.support.gateway.fakes import FakeRouter, FakeSink, FakeSource, ManualClock
 from tests.support.models.pgoutput_encode import keepalive, xlogdata
@@ -92,7 +93,7 @@ def run(source: FakeSource, sink: FakeSink, clock: ManualClock, *, turns: int) -
         ("s",),
         LimitsTable(),
         Counters(),
-        stopping=lambda: next(asked, None) is None,
+        ends=Ends(stopping=lambda: next(asked, None) is None),
         clock=clock,
     )
     try:

@@ -12,6 +12,7 @@ from gateway.core.watermark import Watermark
 from gateway.observe import Counters, OnBatch
 from gateway.runtime.loop.pipeline import Pipeline
 from gateway.runtime.loop.receiver import Receiver
+from gateway.runtime.loop.stream_position import Ends
 from gateway.transactions import Assembler
 from tests.support.gateway.fakes import FakeRouter, FakeSink, FakeSource, ManualClock
 from tests.support.gateway.pipeline_scene import (
@@ -70,10 +71,8 @@ def bench(request: pytest.FixtureRequest) -> Iterator[BenchFactory]:
             subscriptions,
             limits or LimitsTable(),
             counters,
-            endpos=None if endpos is None else Lsn(endpos),
+            ends=Ends(None if endpos is None else Lsn(endpos), stopping, time_is_up),
             confirmed_lsn=None if confirmed is None else Lsn(confirmed),
-            stopping=stopping,
-            time_is_up=time_is_up,
             clock=clock,
             on_batch=on_batch,
         )

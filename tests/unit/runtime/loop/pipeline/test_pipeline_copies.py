@@ -15,6 +15,7 @@ from gateway.core.watermark import Watermark
 from gateway.observe import Counters
 from gateway.runtime.loop.pipeline import Outcome, Pipeline
 from gateway.runtime.loop.receiver import Receiver
+from gateway.runtime.loop.stream_position import Ends
 from gateway.transactions import Assembler
 from tests.support.gateway.fakes import FakeCopier, FakeRouter, FakeSink, FakeSource, ManualClock
 from tests.support.gateway.pipeline_scene import FORMS, transaction
@@ -54,8 +55,7 @@ def run(sink: FakeSink, request: pytest.FixtureRequest) -> Iterator[Run]:
                 (),
                 LimitsTable(),
                 Counters(),
-                endpos=None if endpos is None else Lsn(endpos),
-                stopping=stopping,
+                ends=Ends(None if endpos is None else Lsn(endpos), stopping),
                 clock=ManualClock(),
             )
             outcome = pipeline.run(copier)
@@ -204,7 +204,7 @@ def test_rows_that_wait_for_a_batch_do_not_keep_the_loop_awake(
             (),
             LimitsTable(),
             Counters(),
-            stopping=stopping,
+            ends=Ends(stopping=stopping),
             clock=clock,
         ).run(stack.enter_context(closing(copier)))
 
@@ -245,7 +245,7 @@ def test_a_second_run_goes_on_in_the_middle_of_a_transaction_with_another_copier
             (),
             LimitsTable(),
             Counters(),
-            stopping=stopping,
+            ends=Ends(stopping=stopping),
             clock=ManualClock(),
         )
         assert pipeline.run(first, renew=renew) is Outcome.START_AGAIN
