@@ -3,6 +3,7 @@
 ConsumerError
 ├── TransientConsumerError   run again (a broker or a registry that is down)
 └── FatalConsumerError       a person must act, and `hint` says how
+    ├── AccessError              Kafka or the registry refuses the job's user
     ├── SettingsError            the settings cannot work
     ├── ContractError            what a topic holds is not what the topic contract says
     └── TableError               a subscriber table cannot store what the topic has
@@ -17,6 +18,7 @@ from spark_consumer.display import lines_shown, shown
 __all__ = [
     "COPY_AGAIN",
     "NO_VARIANT",
+    "AccessError",
     "ConsumerError",
     "ContractError",
     "FatalConsumerError",
@@ -55,6 +57,13 @@ class TransientConsumerError(ConsumerError):
 
 class FatalConsumerError(ConsumerError):
     """Retrying cannot help; a person must act."""
+
+
+class AccessError(FatalConsumerError):
+    """Kafka or the registry refuses the job's user, so it concerns every table.
+
+    It is retried like a failure outside: a server that restarts may not know its users yet.
+    """
 
 
 class SettingsError(FatalConsumerError):

@@ -71,6 +71,7 @@ def run(
 
     Raises:
         FatalConsumerError: a person must act.
+            Among others, the broker or the registry refuses the user (`AccessError`).
         TransientConsumerError: the broker, the registry or the file system does not answer.
     """
     if not settings.subscriptions:

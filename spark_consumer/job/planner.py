@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from schemas.topic_names import topic_part
 from spark_consumer.apply.driver.reader import SmallReader
 from spark_consumer.display import logger
-from spark_consumer.errors import COPY_AGAIN, FatalConsumerError, TableError
+from spark_consumer.errors import COPY_AGAIN, AccessError, FatalConsumerError, TableError
 from spark_consumer.formats.commit_metadata import NO_VERSION, Found, Version
 from spark_consumer.job.subscriber_tables import SubscriberTables
 from spark_consumer.kafka.batch_profile import copy_beginnings, schema_id, schema_number, survey
@@ -103,11 +103,13 @@ class Planner:
             last: Whether this is the last attempt: then transient failures hold tables, too.
 
         Raises:
-            TransientConsumerError: the batch should be retried.
+            TransientConsumerError, AccessError: the batch should be retried.
         """
         self._manifest = manifest
         try:
             states = self._topics.describe(topics)
+        except AccessError:
+            raise
         except (FatalConsumerError, TableTransientError):  # one fails: describe each alone
             states = {}
         self._learn_names(states, markers)

@@ -19,7 +19,12 @@ from pyspark.sql import SparkSession
 
 from spark_consumer.apply.driver.reader import SmallReader
 from spark_consumer.display import logger
-from spark_consumer.errors import COPY_AGAIN, TableError, TransientConsumerError
+from spark_consumer.errors import (
+    COPY_AGAIN,
+    AccessError,
+    TableError,
+    TransientConsumerError,
+)
 from spark_consumer.formats.catalog import Catalog, write_catalog
 from spark_consumer.formats.commit_metadata import Found
 from spark_consumer.formats.protocol import TableFormat
@@ -216,7 +221,7 @@ class Rebuild:
             try:
                 self._try(batch, last=trial == _TRIES)
                 return
-            except TransientConsumerError as error:
+            except (TransientConsumerError, AccessError) as error:
                 if trial == _TRIES or self._stopping.is_set():
                     raise
                 wait_s = _BACK_OFF_S * 2 ** (trial - 1)

@@ -11,7 +11,7 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from schemas.registry_trust import without_unused_authorities
 from schemas.settings.consumer import JsonMode
-from spark_consumer.errors import ConsumerError, ContractError, TransientConsumerError
+from spark_consumer.errors import AccessError, ConsumerError, ContractError, TransientConsumerError
 from spark_consumer.kafka.schema_contract import parsed_schema
 from spark_consumer.spark.failures import TableTransientError
 
@@ -37,6 +37,7 @@ class Schemas(Protocol):
         Raises:
             ContractError: there is no such schema, or it is not Avro.
             TableTransientError: the registry fails for this schema, but not for others.
+            AccessError: the registry refuses the user.
             TransientConsumerError: the registry does not answer.
         """
 
@@ -119,7 +120,7 @@ class Registry:
                 hint="check [registry] url",
             )
         if status in _NO_ACCESS:
-            return TransientConsumerError(
+            return AccessError(
                 f"the schema registry refuses access: status {status}",
                 hint='check "basic.auth.user.info" in [registry], or how else it knows users',
             )

@@ -12,7 +12,12 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from schemas.kafka_errors import LastError, is_refusal, wait_for_answer
 from schemas.kafka_tokens import TokenError, with_tokens
-from spark_consumer.errors import FatalConsumerError, TransientConsumerError
+from spark_consumer.errors import (
+    AccessError,
+    ConsumerError,
+    FatalConsumerError,
+    TransientConsumerError,
+)
 from spark_consumer.kafka.position import TopicState
 from spark_consumer.settings import ConsumerSettings, admin_properties
 from spark_consumer.spark.failures import TableTransientError
@@ -45,6 +50,7 @@ class TopicStates(Protocol):
         """Describe topics; missing ones are left out.
 
         Raises:
+            AccessError: the broker refuses the user.
             FatalConsumerError: the broker refuses one of them.
             TableTransientError: the broker cannot describe one of them now.
             TransientConsumerError: the broker does not answer.
@@ -84,7 +90,8 @@ class Topics:
 
         Raises:
             KafkaException: the request has failed.
-            TransientConsumerError: a broker refuses access, or none answers.
+            AccessError: a broker refuses the user.
+            TransientConsumerError: none answers.
         """
         try:
             timeout_s = _TIMEOUT_S + _GRACE_S
@@ -102,12 +109,12 @@ class Topics:
         self._errors.clear()
         return reported
 
-    def _failure(self, error: KafkaError) -> TransientConsumerError:
+    def _failure(self, error: KafkaError) -> ConsumerError:
         reported = self._pop_error()
         if reported is not None and error.code() in _UNREACHABLE:
             error = reported  # why the request only timed out
         if is_refusal(error):
-            return TransientConsumerError(
+            return AccessError(
                 f"the Kafka broker refuses access: {error.str()}",
                 hint="check the user, the password and the certificates in [kafka]",
             )

@@ -2,9 +2,10 @@
 
 A failure belongs to the table that was being worked on, whatever its class, and that table is held
 with the reason. These concern every table, and end the job: a `TransientConsumerError` (broker,
-registry or storage does not answer; after some tries, with exit code 75), Spark's JVM being gone
-(75), a stop, and settings. A failure outside of any table (marker topic, manifests) belongs to
-its subscription, which is held.
+registry or storage does not answer; after some tries, with exit code 75), an `AccessError` (broker
+or registry refuses the user; after as many, with 1), Spark's JVM being gone (75), a stop, and
+settings. A failure outside of any table (marker topic, manifests) belongs to its subscription,
+which is held.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pyspark.errors import PySparkException
 from spark_consumer.errors import (
     COPY_AGAIN,
     NO_VARIANT,
+    AccessError,
     ConsumerError,
     ContractError,
     FatalConsumerError,
@@ -75,9 +77,9 @@ class StoppedError(TransientConsumerError):
     """The job is to stop, and some tables of a cut have not been written yet."""
 
 
-def every_table(error: Exception) -> TransientConsumerError | None:
+def every_table(error: Exception) -> TransientConsumerError | AccessError | None:
     """Return the error when it concerns every table; None when it is the table's own."""
-    if isinstance(error, TransientConsumerError):
+    if isinstance(error, TransientConsumerError | AccessError):
         return None if isinstance(error, TableTransientError) else error
     ended = isinstance(error, Py4JNetworkError | ConnectionError) or (
         isinstance(error, Py4JError) and any(text in str(error) for text in _STOPPED)

@@ -22,9 +22,10 @@ from gateway.sink.topics.topics import (
 )
 from pgsluice_client import Reader, ReadError, Row, Transaction, UnavailableError
 from schemas.settings.tables import ConsumerTable
-from spark_consumer.errors import TransientConsumerError
+from spark_consumer.errors import AccessError as JobAccessError
 from spark_consumer.kafka.topics import Topics
 from spark_consumer.settings import with_connections
+from spark_consumer.spark.failures import every_table
 from tests.support.backends.secured import (
     CONSUMER,
     DATABASE,
@@ -301,9 +302,10 @@ def test_a_wrong_password_of_kafka_is_what_the_spark_job_says(
     kafka = {**secured.kafka_properties(GATEWAY), "sasl.password": "wr0ng"}
     topics = Topics(with_connections(ConsumerTable(), kafka, {"url": "http://x"}))
 
-    with within(30, "the call"), pytest.raises(TransientConsumerError) as caught:
+    with within(30, "the call"), pytest.raises(JobAccessError) as caught:
         topics.describe(["s.public.t1"])
 
+    assert every_table(caught.value) is caught.value
     assert "refuses access" in caught.value.message
     assert "SASL authentication error" in caught.value.message
     assert "wr0ng" not in str(caught.value)

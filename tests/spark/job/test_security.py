@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gateway.core.lsn import parse_lsn
-from spark_consumer.errors import TransientConsumerError
+from spark_consumer.errors import AccessError
 from spark_consumer.job.job import run
 from spark_consumer.settings import ConsumerSettings
 from tests.support.backends.secured import (
@@ -86,5 +86,5 @@ def test_the_documented_rights_are_enough_for_the_job(
         checkpoint=str(tmp_path / "another"),
         warehouse=str(tmp_path / "elsewhere"),
     )
-    with pytest.raises(TransientConsumerError, match=r"refuses access: status 401"):
+    with pytest.raises(AccessError, match=r"refuses access: status 401"):
         run(locked_out, spark, stopping=threading.Event())

@@ -11,7 +11,12 @@ from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 import schemas
-from spark_consumer.errors import ContractError, FatalConsumerError, TransientConsumerError
+from spark_consumer.errors import (
+    AccessError,
+    ContractError,
+    FatalConsumerError,
+    TransientConsumerError,
+)
 from spark_consumer.kafka.marker_trust import Refused, Witness, owner_before, warnings
 from spark_consumer.kafka.markers import Claim, Copy, Damaged, Marker, MarkerRecord, Range
 from spark_consumer.kafka.position import Gap, Position, Share, TopicState, share
@@ -189,6 +194,8 @@ def test_a_failure_is_the_table_s_unless_it_is_known_to_be_of_all() -> None:
 
     away = TransientConsumerError("the broker does not answer")
     assert every_table(away) is away
+    refused = AccessError("the broker refuses access")
+    assert every_table(refused) is refused
     gone = every_table(Py4JNetworkError("Answer from Java side is empty"))
     assert gone is not None and gone.message == "Spark has ended"
 

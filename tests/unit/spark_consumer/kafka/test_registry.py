@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from spark_consumer.errors import ConsumerError, ContractError, TransientConsumerError
+from spark_consumer.errors import AccessError, ConsumerError, ContractError, TransientConsumerError
 from spark_consumer.kafka.registry import Registry
 from spark_consumer.spark.failures import every_table
 from tests.support.backends.registry_answers import answering_registry, schema_answer
@@ -64,7 +64,7 @@ def test_a_schema_for_which_the_registry_fails_is_tried_again_for_its_table(stat
     assert f"fails for schema 2, and for no other: status {status}" in error.message
 
 
-@pytest.mark.parametrize("answer", [(500, b""), (403, b"{}"), (200, b"<html>moved</html>")])
+@pytest.mark.parametrize("answer", [(500, b""), (200, b"<html>moved</html>")])
 def test_a_registry_that_fails_for_all_schemas_is_waited_for(answer: tuple[int, bytes]) -> None:
     error = _asked({1: GOOD, 2: answer, -1: answer})
 
@@ -76,6 +76,7 @@ def test_a_registry_that_fails_for_all_schemas_is_waited_for(answer: tuple[int, 
 def test_a_registry_that_knows_no_such_user_is_said_to_refuse_access(status: int) -> None:
     error = _asked({1: GOOD, 2: (status, b"{}"), -1: (status, b"{}")})
 
-    assert isinstance(error, TransientConsumerError)
+    assert isinstance(error, AccessError)
+    assert every_table(error) is error
     assert error.message == f"the schema registry refuses access: status {status}"
     assert error.hint is not None and "basic.auth.user.info" in error.hint
