@@ -9,6 +9,7 @@ from typing import Final
 import psycopg
 
 from gateway.config import Settings
+from gateway.core.display import said_if_slow
 from gateway.core.errors import GatewayError
 from gateway.runtime.planning.setup import slot_identity
 from gateway.runtime.reload.reloader import channel_of
@@ -18,8 +19,11 @@ from gateway.source.session.blockers import has_sessions
 from gateway.source.session.connection import server_facts
 from gateway.source.stream.slot import slot_status
 
-__all__ = ["ask", "reads_slot"]
+__all__ = ["PROGRESS", "READING", "ask", "reads_slot"]
 
+PROGRESS: Final = "`pgsluice status` shows the progress of copies"
+READING: Final = "reading the definitions, and their tables at the source"
+"""Step of a command before it has a plan, said where it takes long."""
 _ASK_AGAIN_S: Final = 5.0
 _LOOK_S: Final = 0.2
 """Seconds between two looks at what is committed, each of which makes clients of Kafka."""
@@ -34,6 +38,7 @@ def ask(
     done: Callable[[CommittedState], bool],
     timeout_s: float,
     *,
+    waits_for: str,
     absent: GatewayError,
     late: GatewayError,
 ) -> None:
@@ -45,9 +50,23 @@ def ask(
         saying: Payload of the NOTIFY.
         done: Condition, polled.
         timeout_s: Timeout in seconds.
+        waits_for: What the gateway is to do, for whoever waits.
         absent: Error raised if no gateway runs, or if it has ended meanwhile.
         late: Error raised after `timeout_s`.
     """
+    with said_if_slow(f"waiting for the gateway to {waits_for}; {PROGRESS}"):
+        _ask(settings, connection, saying, done, timeout_s, absent, late)
+
+
+def _ask(
+    settings: Settings,
+    connection: psycopg.Connection,
+    saying: str,
+    done: Callable[[CommittedState], bool],
+    timeout_s: float,
+    absent: GatewayError,
+    late: GatewayError,
+) -> None:
     facts = server_facts(connection)
     identity = slot_identity(facts, settings)
     deadline = time.monotonic() + timeout_s

@@ -15,11 +15,11 @@ from typing import Final
 
 import psycopg
 
-from gateway.commands.asking import ask
+from gateway.commands.asking import PROGRESS, READING, ask
 from gateway.commands.consume import known_subscriptions
 from gateway.commands.table_names import find_table
 from gateway.config import Settings
-from gateway.core.display import say
+from gateway.core.display import counted, said_if_slow, say
 from gateway.core.errors import ConfigError, SlotError, TransientError
 from gateway.core.watermark import CopyRequest, CopyState, Watermark
 from gateway.definitions.changes import key_of_copy
@@ -41,7 +41,6 @@ from gateway.source.session.connection import connect, server_facts
 __all__ = ["copy"]
 
 _HELD_S: Final = 20.0
-_STATUS: Final = "`pgsluice status` shows their progress"
 
 
 def copy(
@@ -77,35 +76,36 @@ def copy(
         known_subscriptions(settings, [subscription])
     definitions = read_definitions(settings)
     with connect(settings.source.dsn) as connection:
-        identity = slot_identity(server_facts(connection), settings)
-        topic = settings.topics.progress
-        known: Watermark | None = None
-        waiting: tuple[CopyRequest, ...] = ()
-        if describe_topics(settings.kafka, [topic]):
-            found = read_progress(settings.kafka, topic, identity)
-            known, waiting = found.watermark, found.requests
-        if known is None:
-            raise ConfigError(
-                f'Kafka has no watermark of replication slot "{settings.source.slot}"',
-                key="source.slot",
-                hint="`pgsluice run` copies all tables when it starts for the first time",
-            )
-        if not (where or cancel):
-            # A table that waits for this can be copied, as any other.
-            states = tuple(replace(state, cause="") for state in known.copies)
-            known = replace(known, copies=states)
-        plan = read_plan(settings, connection, definitions, known)
-        schema, name = (None, None) if table is None else _table(plan, known, table)
-        request = CopyRequest(uuid.uuid4().hex, schema, name, subscription, where, cancel)
-        chosen = _chosen(plan, known.copies, request, waiting, connection)
-        if not chosen:
-            say("nothing to cancel: no copy is requested, and none is being made")
-            return 0
-        registry = Registry(settings.registry)
-        try:
-            send_request(settings.kafka, topic, identity, registry, request)
-        finally:
-            registry.close()
+        with said_if_slow(READING):
+            identity = slot_identity(server_facts(connection), settings)
+            topic = settings.topics.progress
+            known: Watermark | None = None
+            waiting: tuple[CopyRequest, ...] = ()
+            if describe_topics(settings.kafka, [topic]):
+                found = read_progress(settings.kafka, topic, identity)
+                known, waiting = found.watermark, found.requests
+            if known is None:
+                raise ConfigError(
+                    f'Kafka has no watermark of replication slot "{settings.source.slot}"',
+                    key="source.slot",
+                    hint="`pgsluice run` copies all tables when it starts for the first time",
+                )
+            if not (where or cancel):
+                # A table that waits for this can be copied, as any other.
+                states = tuple(replace(state, cause="") for state in known.copies)
+                known = replace(known, copies=states)
+            plan = read_plan(settings, connection, definitions, known)
+            schema, name = (None, None) if table is None else _table(plan, known, table)
+            request = CopyRequest(uuid.uuid4().hex, schema, name, subscription, where, cancel)
+            chosen = _chosen(plan, known.copies, request, waiting, connection)
+            if not chosen:
+                say("nothing to cancel: no copy is requested, and none is being made")
+                return 0
+            registry = Registry(settings.registry)
+            try:
+                send_request(settings.kafka, topic, identity, registry, request)
+            finally:
+                registry.close()
         answer = _Answer(request, chosen, wait)
         ask(
             settings,
@@ -113,16 +113,21 @@ def copy(
             LOOK_FOR_REQUESTS,
             answer,
             timeout_s,
+            waits_for="cancel the copies"
+            if cancel
+            else f"copy {counted(len(chosen), 'table')}"
+            if wait
+            else "accept the request",
             absent=SlotError(
                 f'no gateway reads replication slot "{settings.source.slot}"',
                 hint="the request is kept: `pgsluice run` accepts it when it starts"
                 + ("" if cancel else ", and `pgsluice copy --cancel` withdraws it"),
             ),
             late=TransientError(
-                f"not done after {timeout_s:.0f} s", hint=f"the gateway goes on; {_STATUS}"
+                f"not done after {timeout_s:.0f} s", hint=f"the gateway goes on; {PROGRESS}"
             ),
         )
-    say("cancelled" if cancel else "copied" if wait else f"copies requested; {_STATUS}")
+    say("cancelled" if cancel else "copied" if wait else f"copies requested; {PROGRESS}")
     left_out = [] if cancel else answer.left_out
     for held in left_out:
         say(

@@ -16,10 +16,11 @@ from typing import Any, Final, cast
 import psycopg
 from psycopg import sql
 
+from gateway.commands.asking import READING
 from gateway.commands.schemas import CollectedSchemas, routes_of
 from gateway.commands.table_names import find_table
 from gateway.config import Settings
-from gateway.core.display import say, shown
+from gateway.core.display import said_if_slow, say, shown
 from gateway.core.errors import ConfigError, UsageError
 from gateway.core.names import topic_of
 from gateway.definitions.model import Operation, Plan, Publish, Table
@@ -72,9 +73,10 @@ def explain(settings: Settings, name: str, row: str) -> int:
     """
     definitions = read_definitions(settings)
     with connect(settings.source.dsn) as connection:
-        facts = server_facts(connection)
-        plan = known_plan(settings, connection, definitions, facts)
-        routes = routes_of(connection, plan, facts, settings, CollectedSchemas())
+        with said_if_slow(READING):
+            facts = server_facts(connection)
+            plan = known_plan(settings, connection, definitions, facts)
+            routes = routes_of(connection, plan, facts, settings, CollectedSchemas())
         table = _table_named(plan, name)
         with connection.transaction(force_rollback=True):
             connection.execute("SET TRANSACTION READ ONLY")

@@ -6,10 +6,10 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from gateway.commands.asking import ask, reads_slot
+from gateway.commands.asking import READING, ask, reads_slot
 from gateway.commands.schemas import CollectedSchemas, routes_of
 from gateway.config import Settings
-from gateway.core.display import say
+from gateway.core.display import said_if_slow, say
 from gateway.core.errors import ConfigError, FatalError, SlotError, TransientError
 from gateway.core.watermark import Refusal, Watermark
 from gateway.definitions.changes import copy_states
@@ -40,26 +40,27 @@ def reload(settings: Settings, *, timeout_s: float) -> int:
     """
     definitions = read_definitions(settings)
     with connect(settings.source.dsn) as connection:
-        facts = server_facts(connection)
-        identity = slot_identity(facts, settings)
-        known = read_progress(settings.kafka, settings.topics.progress, identity).watermark
-        in_force = "" if known is None else known.definitions
-        if in_force and not have_same_masks(in_force, definitions.fingerprint):
-            raise ConfigError(
-                "differ from those in force",
-                key="columns.masks",
-                hint="settings are read at a start: restart the gateway, which puts a changed "
-                "definitions file into force, too",
-            )
-        plan = read_plan(settings, connection, definitions, known)
-        if settings.definitions.on_table_error == "hold":
-            # The gateway holds these tables as well, so that nobody waits for their copies.
-            states = () if known is None else known.copies
-            kept = with_topics(settings, plan, states, settings.topics.names)
-            if faults := unusable_topic_faults(kept, plan):
-                plan = read_plan(settings, connection, definitions, known, faults=faults)
-        # Building the routes compiles every filter and every schema.
-        routes_of(connection, plan, facts, settings, CollectedSchemas())
+        with said_if_slow(READING):
+            facts = server_facts(connection)
+            identity = slot_identity(facts, settings)
+            known = read_progress(settings.kafka, settings.topics.progress, identity).watermark
+            in_force = "" if known is None else known.definitions
+            if in_force and not have_same_masks(in_force, definitions.fingerprint):
+                raise ConfigError(
+                    "differ from those in force",
+                    key="columns.masks",
+                    hint="settings are read at a start: restart the gateway, which puts a changed "
+                    "definitions file into force, too",
+                )
+            plan = read_plan(settings, connection, definitions, known)
+            if settings.definitions.on_table_error == "hold":
+                # The gateway holds these tables as well, so that nobody waits for their copies.
+                states = () if known is None else known.copies
+                kept = with_topics(settings, plan, states, settings.topics.names)
+                if faults := unusable_topic_faults(kept, plan):
+                    plan = read_plan(settings, connection, definitions, known, faults=faults)
+            # Building the routes compiles every filter and every schema.
+            routes_of(connection, plan, facts, settings, CollectedSchemas())
         ask(
             settings,
             connection,
@@ -71,6 +72,7 @@ def reload(settings: Settings, *, timeout_s: float) -> int:
                 partial(reads_slot, connection, settings.source.slot),
             ),
             timeout_s,
+            waits_for="put the definitions into force and to copy what is new",
             absent=SlotError(
                 f'no gateway reads replication slot "{settings.source.slot}"',
                 hint="`pgsluice run` applies changed definitions when it starts",

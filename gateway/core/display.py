@@ -11,6 +11,9 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from html import escape
 from typing import Final, TextIO
 
@@ -21,6 +24,7 @@ __all__ = [
     "counted",
     "first_lines",
     "lines_shown",
+    "said_if_slow",
     "say",
     "shown",
 ]
@@ -79,6 +83,22 @@ def as_word(text: object) -> str:
 def say(line: object = "", *, to: TextIO | None = None) -> None:
     """Print and flush one line, to standard output unless `to` is given."""
     print(shown(line), file=sys.stdout if to is None else to, flush=True)
+
+
+@contextmanager
+def said_if_slow(line: str, *, after_s: float = 2.0) -> Iterator[None]:
+    """Say on standard error what a command does, unless the block ends within `after_s` seconds.
+
+    A thread says it, since the block may be a single call of a server that takes long.
+    """
+    timer = threading.Timer(after_s, say, [line], {"to": sys.stderr})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from tests.support.backends.servers import Database
-from tests.support.gateway.scene import Scene
+from tests.support.gateway.scene import Scene, unhurried
 from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
@@ -62,7 +62,7 @@ def test_the_commands_of_the_document_do_what_it_says(scene: MakeScene, database
         command = " ".join(arguments)
         more = ENDLESS if arguments[0] == "tail" and "--no-follow" not in arguments else ()
         ended = s.cli(*(names.get(each, each) for each in arguments), *more)
-        says = re.sub(r"^following .*; Ctrl-C ends it\n$", "", ended.err)
+        says = re.sub(r"^following .*; Ctrl-C ends it\n$", "", unhurried(ended.err))
         assert (ended.code, says) == (0, ""), (command, ended)
         assert re.search(ANSWERS[command].format(s=s.slot), ended.out, re.M), (command, ended.out)
         played.add(command)

@@ -179,6 +179,8 @@ def test_reload_without_a_running_gateway_says_what_to_do(scene: Callable[..., S
         ended = s.cli("reload")
 
     assert ended.code == 1
+    # It has waited for one that might have been starting, and has said so.
+    assert "waiting for the gateway to put the definitions into force" in ended.err
     assert "`pgsluice run` applies changed definitions when it starts" in ended.err
 
 

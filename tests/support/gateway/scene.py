@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import re
 import time
 from bisect import bisect_left
 from collections import Counter, defaultdict
@@ -57,6 +58,13 @@ def cli(*arguments: str, environment: Mapping[str, str] | None = None) -> Ended:
             root.handlers[:] = handlers
             root.setLevel(level)
     return Ended(code, out.getvalue(), err.getvalue())
+
+
+def unhurried(err: str) -> str:
+    """Return standard error without the lines of steps that took long, on a slow machine."""
+    return re.sub(
+        r"^(reading the definitions,|waiting for the gateway to) .*\n", "", err, flags=re.M
+    )
 
 
 class Scene:
