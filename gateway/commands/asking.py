@@ -50,7 +50,7 @@ def ask(
         saying: Payload of the NOTIFY.
         done: Condition, polled.
         timeout_s: Timeout in seconds.
-        waits_for: What the gateway is to do, for whoever waits.
+        waits_for: Task of the gateway, as an infinitive, for whoever waits.
         absent: Error raised if no gateway runs, or if it has ended meanwhile.
         late: Error raised after `timeout_s`.
     """
