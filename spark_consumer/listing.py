@@ -88,11 +88,14 @@ def _listed(
         return {"path": path, **({} if catalog is None else {"name": catalog.shown(path)})}
 
     tables = []
+    newest = manifest.commit_time or 0
     for name in sorted({*manifest.tables, *manifest.copies, *manifest.held_by_gateway}):
         path = table_folder(warehouse, subscription, name)
         state = manifest.tables.get(name)
         details = None if state is None else table_details(open_folder, path, state.version)
         commit = None if details is None else details.commit
+        if commit is not None:  # not all commits of a source have times in the order of their LSNs
+            newest = max(newest, commit.position.commit_time or 0)
         tables.append(
             {
                 "table": topic_identifier(name),
@@ -118,7 +121,7 @@ def _listed(
         "subscription": subscription,
         "from": lsn_text(manifest.since_lsn),
         "up_to": lsn_text(manifest.end_lsn),
-        "time": _time(manifest.commit_time),
+        "time": _time(newest),
         "tables": tables,
         **({"histories": histories} if histories else {}),
         "incomplete": manifest.missing(),

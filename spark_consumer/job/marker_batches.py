@@ -35,6 +35,10 @@ class MarkerBatch:
         """Return the first known commit time, microseconds since 1970."""
         return next((one.commit_time for one in self.markers if one.commit_time), None)
 
+    def last_commit_time(self) -> int | None:
+        """Return the last known commit time, microseconds since 1970."""
+        return next((one.commit_time for one in reversed(self.markers) if one.commit_time), None)
+
     def first_commit_times(self) -> dict[str, int]:
         """Return the same for each topic that has records in the batch, where known."""
         times: dict[str, int] = {}

@@ -389,7 +389,7 @@ class Rebuild:
                 since_time=begin.commit_time or before.since_time,
                 since_marker=begin.offset,
                 end_lsn=batch.cut.end_lsn,
-                commit_time=batch.cut.commit_time or before.commit_time,
+                commit_time=batch.last_commit_time() or before.commit_time,
                 tables={**before.tables, **tables},
                 fenced=self._fenced_after(tables),
                 owner=batch.cut.writer or before.owner,
