@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psycopg
@@ -151,7 +152,9 @@ def synchronise_slot(s: Scene, server: EmbeddedPostgres, standby: EmbeddedPostgr
 
         def synchronised() -> bool:
             primary.execute("SELECT pg_log_standby_snapshot()")  # a slot moves on from one only
-            connection.execute("SELECT pg_sync_replication_slots()")
+            # An error while the gateway has confirmed what the standby has not received yet.
+            with suppress(psycopg.errors.ObjectNotInPrerequisiteState):
+                connection.execute("SELECT pg_sync_replication_slots()")
             ready = "SELECT synced AND NOT temporary FROM pg_replication_slots WHERE slot_name = %s"
             row = connection.execute(ready, [s.slot]).fetchone()
             return row is not None and row[0] is True
