@@ -176,9 +176,14 @@ def test_a_locked_table_keeps_no_other_from_moving(scene: MakeScene, database: D
             )
             connection.execute("UPDATE customers SET tenant = 1 WHERE id = 5")
             wait_until(bills, 60, "bills to move while orders are locked")
-            shown = s.cli("status").out
-            assert "public.orders: ready, rows moving" in shown, shown
-            assert f"pid {owner.info.backend_pid}" in shown, shown
+            pid = f"pid {owner.info.backend_pid}"
+
+            def are_shown() -> bool:
+                # The readers wait for the lock again and again, with a pause in between.
+                shown = s.cli("status").out
+                return "public.orders: ready, rows moving" in shown and pid in shown
+
+            wait_until(are_shown, 60, "status to say that rows move, and whom that waits for")
         gateway.wait_until_copied(60)
         wait_until(
             lambda: s.rebuilt("orders") == s.source_rows(f"SELECT * FROM orders WHERE {TENANT}"),
