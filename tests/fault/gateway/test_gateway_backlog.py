@@ -122,9 +122,10 @@ def test_a_long_outage_is_read_on_disk_and_made_up_for(
         wait_until(lambda: spooled_bytes(gateway) > 5 * BUFFER_BYTES, 60, "it to be on disk")
         broker.restart()
         caught_up(server, s.slot)
-        assert reader(server, s.slot) == reading
-        wait_until(lambda: spooled_bytes(gateway) == 0, 60, "the disk to be free again")
-        grown = memory(gateway, "VmHWM") - before
+    # Without load: a machine that is busy otherwise may always have something on disk.
+    wait_until(lambda: spooled_bytes(gateway) == 0, 60, "the disk to be free again")
+    assert reader(server, s.slot) == reading
+    grown = memory(gateway, "VmHWM") - before
     assert gateway.terminate() == 0
     assert grown < 100 * BUFFER_BYTES, f"{grown} bytes more than before the outage"
     # The sink may have taken another producer; the attempt, with the stream, was one.

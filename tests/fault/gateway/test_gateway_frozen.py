@@ -128,8 +128,9 @@ def test_sigterm_ends_a_start_that_gets_no_answer(
     s = gateway_scene()
     proxy: Proxy = request.getfixturevalue(silent)
     proxy.freeze()
+    connected = accepts_another(proxy)
     gateway = s.project.start()
-    wait_until(accepts_another(proxy), TIMEOUT_S, "its connection")
+    wait_until(connected, TIMEOUT_S, "its connection")
     assert_stops_in_time(gateway)
 
 
