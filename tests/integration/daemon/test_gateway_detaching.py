@@ -30,7 +30,7 @@ from tests.support.gateway.scene import (
     value_of,
 )
 from tests.support.run.majors import alternating
-from tests.support.run.waiting import wait_until
+from tests.support.run.waiting import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 
@@ -54,7 +54,7 @@ def detaching(database: Database, connection: Connection) -> Iterator[None]:
             detached = thread.submit(detach)
             wait_until(lambda: value_of(connection, PENDING), 60, "the first transaction")
             yield
-        detached.result(60)
+        detached.result(60 * PATIENCE)
 
 
 def copies(s: Scene) -> int:

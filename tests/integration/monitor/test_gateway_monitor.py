@@ -25,7 +25,7 @@ from tests.oracle.ddl.test_changing_publications import published_to
 from tests.support.backends.servers import Database
 from tests.support.gateway.process import GatewayProcess
 from tests.support.gateway.scene import Scene, current_lsn, value_of
-from tests.support.run.waiting import wait_until
+from tests.support.run.waiting import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 
@@ -268,7 +268,7 @@ def test_systemd_is_told_and_log_lines_are_json(
     address = str(tmp_path / "notify")
     with database.connect() as connection, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as unit:
         unit.bind(address)
-        unit.settimeout(60)
+        unit.settimeout(60 * PATIENCE)
         connection.execute(TABLES)
         s = scene(DEFINITIONS, log={"format": "json"})
         process = s.project.start(environment={"NOTIFY_SOCKET": address})

@@ -22,7 +22,7 @@ from tests.support.gateway.scene import (
     unhurried,
     wait_for_copy_marker,
 )
-from tests.support.run.waiting import wait_until
+from tests.support.run.waiting import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 
@@ -238,11 +238,12 @@ def test_a_cause_that_is_repaired_while_a_copy_is_awaited_leaves_nobody_out(
         try:
             connection.execute("ALTER TABLE t REPLICA IDENTITY DEFAULT")
             asked = thread.submit(s.cli, "copy", "t")
-            assert [*connection.notifies(timeout=60, stop_after=1)], "the request is in Kafka"
+            notified = [*connection.notifies(timeout=60 * PATIENCE, stop_after=1)]
+            assert notified, "the request is in Kafka"
             connection.execute("ALTER TABLE t REPLICA IDENTITY FULL")
         finally:
             process.send(signal.SIGCONT)
-        copied = asked.result(120)
+        copied = asked.result(120 * PATIENCE)
         assert (copied.code, copied.out, unhurried(copied.err)) == (0, "copied\n", "")
         assert process.terminate() == 0, process.log()
 

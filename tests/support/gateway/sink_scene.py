@@ -20,7 +20,7 @@ from gateway.sink.own_topics.progress import KafkaProgress, read_progress
 from gateway.sink.topics.topics import TopicSpec, ensure_topics, progress_topic_spec
 from tests.support.gateway.process import PROMPT
 from tests.support.models.markers import decode_marker
-from tests.support.run.waiting import wait_until
+from tests.support.run.waiting import PATIENCE, wait_until
 
 COPIES = (
     CopyState("s", "public", "t", "ready", Lsn(0xFFFFFFFF_00000001 >> 1)),
@@ -162,7 +162,7 @@ def committed(topics: Topics) -> Watermark | None:
 def finish(sink: TransactionalSink, batch: Batch) -> Batch:
     """Submit and wait, as the pipeline does, by `fileno`."""
     sink.submit(batch)
-    readable = wait_readable([sink.fileno()], 60)
+    readable = wait_readable([sink.fileno()], 60 * PATIENCE)
     assert readable, "the sink has not finished"
     done = sink.collect()
     assert done is batch
