@@ -51,11 +51,11 @@ def test_a_supervisor_that_does_not_read_costs_no_cpu(
         filler.connect(address)
         while True:
             filler.send(b"another's")
-    before = time.process_time()
+    before = time.thread_time()
 
     Notifier({"NOTIFY_SOCKET": address}).alive("streaming", ready=True)
 
-    assert time.process_time() - before < 0.3
+    assert time.thread_time() - before < 0.3
     assert receiver.recv(4096) == b"another's"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from types import SimpleNamespace
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -94,12 +95,16 @@ def test_the_job_is_ready_once_all_its_subscriptions_are_read() -> None:
         assert ask(port, "/other")[0] == 404
 
 
-def test_a_query_of_which_nothing_is_seen_is_not_ready_and_a_job_of_which_nothing_is_is_ill() -> (
-    None
-):
+def test_a_query_of_which_nothing_is_seen_is_not_ready_and_a_job_of_which_nothing_is_is_ill(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = time.monotonic()
+    for module in ("figures", "health"):
+        stopped = SimpleNamespace(monotonic=lambda: now)
+        monkeypatch.setattr(f"spark_consumer.observe.{module}.time", stopped)
     pulse, busy, silent = Pulse(), Figures(), Figures()
     busy.see()
-    silent.seen_at = time.monotonic() - 301
+    silent.seen_at = now - 301
 
     assert readiness(pulse, {"a": busy, "b": silent}) == (
         "nothing has been seen of subscription b for 301 s"
