@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
-from confluent_kafka import Producer
 
 from gateway.config import load_settings
 from gateway.core.errors import HiddenMarkersError, TransientError
@@ -22,10 +21,11 @@ from gateway.sink.own_topics.owners import ForeignTopics, Owner, read_owners
 from gateway.sink.registry.registry import Registry
 from gateway.sink.topics.log_bounds import read_log_bounds
 from gateway.sink.topics.topics import TopicSpec, ensure_topics
+from tests.support.backends.broker import producer_in_transaction
 from tests.support.backends.servers import Database
 from tests.support.gateway.process import GatewayProcess
 from tests.support.gateway.scene import Scene, wait_for_copy_marker, wait_until_confirmed
-from tests.support.run.waiting import wait_until
+from tests.support.run.waiting import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 
@@ -40,9 +40,7 @@ TWO = (
 @contextmanager
 def open_transaction(kafka: str, topic: str) -> Iterator[None]:
     """A Kafka transaction of somebody else, with a record in `topic`; aborted in the end."""
-    producer = Producer({"bootstrap.servers": kafka, "transactional.id": uuid.uuid4().hex})
-    producer.init_transactions()
-    producer.begin_transaction()
+    producer = producer_in_transaction(kafka)
     producer.produce(topic, b"?")
     producer.flush()
     try:
@@ -68,7 +66,8 @@ def running_daemon(s: Scene, pause: Callable[[float], None]) -> Iterator[Daemon]
         yield daemon
     finally:
         stopping.set()
-        running.join(60)
+        running.join(60 * PATIENCE)
+    assert not running.is_alive(), "the gateway goes on beside the next test"
 
 
 def test_a_claim_that_could_not_be_read_is_not_written_and_the_error_names_its_topic(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import signal
-import uuid
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Producer
 
 import schemas
 from gateway.core.records import Record, Writer
@@ -16,6 +14,7 @@ from gateway.envelope.markers import encode_progress, encode_writer
 from gateway.sink.own_topics.requests import send
 from gateway.sink.registry.registry import Registry
 from tests.security.topics.test_topic_owner import both, run_to_now
+from tests.support.backends.broker import producer_in_transaction
 from tests.support.gateway.fault_stage import TAKEOVER_POINTS
 from tests.support.gateway.process import GatewayProcess
 from tests.support.gateway.scene import Scene
@@ -45,9 +44,7 @@ def test_a_takeover_whose_claim_could_not_be_read_back_can_be_repeated(
 ) -> None:
     production, _ = taken
     name = production.slot
-    producer = Producer({"bootstrap.servers": kafka, "transactional.id": uuid.uuid4().hex})
-    producer.init_transactions()
-    producer.begin_transaction()
+    producer = producer_in_transaction(kafka)
     producer.produce(f"{name}.transaction", b"?")
     producer.flush()
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from threading import Barrier
 
 import pytest
-from confluent_kafka import Producer
 
 from gateway.core.records import Writer
 from gateway.sink.own_topics.claims import claim, take_over
@@ -19,6 +18,7 @@ from gateway.sink.own_topics.owners import ForeignTopics, Owner, read_owners
 from gateway.sink.own_topics.requests import send
 from gateway.sink.registry.registry import Registry
 from gateway.sink.topics.topics import TopicSpec, ensure_topics
+from tests.support.backends.broker import producer_in_transaction
 from tests.support.backends.servers import DatabaseFactory
 from tests.support.gateway.scene import (
     Scene,
@@ -201,12 +201,10 @@ def test_the_owner_is_read_before_a_large_transaction_that_is_open(
     name = f"open{uuid.uuid4().hex[:8]}"
     ensure_topics(properties, [TopicSpec(f"{name}.transaction")])
     writer = Writer("1", "shop", "slot", "gw")
-    producer = Producer({**properties, "transactional.id": name})
 
     with Registry({"url": registry}) as schemas:
         claim(properties, schemas, writer, [name])
-        producer.init_transactions()
-        producer.begin_transaction()
+        producer = producer_in_transaction(kafka)
         for _ in range(100):  # more than are looked at first
             producer.produce(f"{name}.transaction", b"?")
         producer.flush()

@@ -7,12 +7,14 @@ A broker ends a Kafka transaction, too, after it has answered the commit.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection, Sequence
 
 from confluent_kafka import (
     IsolationLevel,
     KafkaError,
     KafkaException,
+    Producer,
     TopicCollection,
     TopicPartition,
 )
@@ -34,6 +36,7 @@ __all__ = [
     "delete_acls",
     "delete_topics",
     "ends",
+    "producer_in_transaction",
     "set_config",
 ]
 
@@ -129,6 +132,22 @@ def ends(
 
     wait_until(all_found, _TIMEOUT_S, "the leaders of partitions", poll_s=0.01)
     return found
+
+
+def producer_in_transaction(bootstrap: str) -> Producer:
+    """A producer whose Kafka transaction has begun, and stays open until the test ends it.
+
+    By default the broker would abort it after a minute, which a busy machine may need to see it.
+    """
+    properties: dict[str, str | int] = {
+        "bootstrap.servers": bootstrap,
+        "transactional.id": uuid.uuid4().hex,
+        "transaction.timeout.ms": 900_000,
+    }
+    producer = Producer(properties)
+    producer.init_transactions(_ANSWER_S)
+    producer.begin_transaction()
+    return producer
 
 
 def await_visible(admin: AdminClient, places: Collection[TopicPartition]) -> None:
