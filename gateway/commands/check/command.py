@@ -173,15 +173,8 @@ def _source_findings(
     yield fine(f"definitions: {counted(len(plan.copies), 'subscriber table')} with an initial copy")
     if services.kafka_answers():
         yield from guarded("kafka", lambda: topic_findings(settings, facts, plan, failed_reads))
-    # Building the routes compiles every filter and every schema.
-    routes = routes_of(connection, plan, facts, settings, CollectedSchemas())
-    for row_filter, who in routes.filters.evaluations():
-        yield fine(f"{row_filter}: {who}")
-    if routes.filters.ask_server and settings.filters.dsn is not None:
-        with closing(make_evaluator(settings)) as evaluator:
-            evaluator.open()
-        yield fine("row filters: the server of [filters] dsn answers as the source does")
-    yield from filter_findings(routes, settings)
+    # Each part by itself: a fault of one hides nothing of the others.
+    yield from guarded("source", lambda: _route_findings(connection, settings, facts, plan))
     yield from subselect_findings(plan)
     yield from mask_findings(plan)
     yield from key_findings(plan, settings)
@@ -190,10 +183,28 @@ def _source_findings(
     yield from type_findings(plan, settings)
     yield from unchanged_findings(plan, settings)
     yield from guarded("values", lambda: value_findings(connection, settings, plan))
-    yield from rights_findings(connection, plan, facts)
-    yield from event_trigger_findings(connection, definitions)
+    yield from guarded("rights", lambda: rights_findings(connection, plan, facts))
+    yield from guarded("source", lambda: event_trigger_findings(connection, definitions))
     if settings.filters.pushdown:
         yield from push_down_findings(plan, definitions, facts)
     # After all that is known without it: it reads Kafka once more.
     granted = _granted(settings, connection, definitions, facts, plan) if knows_states else plan
     yield from publication_findings(connection, settings, granted)
+
+
+def _route_findings(
+    connection: psycopg.Connection, settings: Settings, facts: ServerFacts, plan: Plan
+) -> Iterator[Finding]:
+    """Yield who evaluates each filter, after every filter and every schema has been compiled."""
+    routes = routes_of(connection, plan, facts, settings, CollectedSchemas())
+    for row_filter, who in routes.filters.evaluations():
+        yield fine(f"{row_filter}: {who}")
+    if routes.filters.ask_server and settings.filters.dsn is not None:
+        yield from guarded("row filters", lambda: _evaluator_findings(settings))
+    yield from filter_findings(routes, settings)
+
+
+def _evaluator_findings(settings: Settings) -> Iterator[Finding]:
+    with closing(make_evaluator(settings)) as evaluator:
+        evaluator.open()
+    yield fine("row filters: the server of [filters] dsn answers as the source does")

@@ -273,3 +273,23 @@ def test_a_missing_table_is_named_while_kafka_is_away(scene: Callable[..., Scene
 
     assert 'relation "wide" does not exist' in said
     assert said.count("[kafka]") == 1
+
+
+def test_a_server_for_filters_that_does_not_answer_hides_no_other_mistake(
+    scene: Callable[..., Scene], database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE wide (a int, b text, t time, PRIMARY KEY (a, b))")
+        connection.execute("INSERT INTO wide VALUES (1, 'x', '24:00')")
+    nowhere = psycopg.conninfo.make_conninfo(database.dsn, port=str(free_port()))
+    s = scene(
+        PLAIN.replace("TABLE wide", "TABLE wide WHERE (b ~ 'x')"),
+        filters={"dsn": nowhere},
+        types={"time": "native"},
+    )
+
+    ended = s.cli("check")
+
+    assert ended.code == 1
+    assert "ERROR   row filters: " in ended.out
+    assert "table public.wide: column t has 24:00" in ended.out
