@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -135,7 +136,7 @@ class Checked:
         if reasons is None:
             return f"status: {lines}"
         code, body = gateway.get("/readyz")
-        if str(code) != row.ready[:3] or ("reason" in row.ready and not named(reasons, body)):
+        if str(code) != self._ready_code() or ("reason" in row.ready and not named(reasons, body)):
             return f"readyz: {code} {body} {reasons}"
         page = unescape(gateway.get("/")[1])
         colour, (banner,) = row.page.partition(":")[0], quoted(row.page)
@@ -159,6 +160,13 @@ class Checked:
         if not texts and self._count_warnings() > self._warnings:
             return f"a warning too many: {self._new_log()}"
         return ""
+
+    def _ready_code(self) -> str:
+        """The code of `/readyz`: the table may have another one for an outage that lasts."""
+        lasts = re.search(r"; (\d+) once it is so for longer", self.row.ready)
+        since = sum(self._gateway.metrics().get("kafka_away_since_seconds", {}).values())
+        is_lasting = since and time.time() - since > MAX_LAG_S
+        return lasts[1] if lasts is not None and is_lasting else self.row.ready[:3]
 
     def _new_log(self) -> str:
         return self._gateway.process.log()[self._log_from :]
