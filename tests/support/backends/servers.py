@@ -266,9 +266,7 @@ class DatabaseFactory:
             for database in self._made:
                 _drop_slots(connection, database.name)
             for database in self._made:
-                connection.execute(
-                    sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(database.name))
-                )
+                _drop(connection, database.name)
         self._made.clear()
 
 
@@ -309,6 +307,19 @@ def _drop_slots(connection: Connection, dbname: str) -> None:
         return not slots
 
     wait_until(none_left, 60, f"the slots of {dbname} to be dropped")
+
+
+def _drop(connection: Connection, dbname: str) -> None:
+    dropped = sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(dbname))
+
+    def is_dropped() -> bool:
+        # The server waits for five seconds until the sessions that it ends have gone.
+        with contextlib.suppress(psycopg.errors.ObjectInUse):
+            connection.execute(dropped)
+            return True
+        return False
+
+    wait_until(is_dropped, 60, f"database {dbname} to be dropped")
 
 
 def _use_containers() -> bool:
