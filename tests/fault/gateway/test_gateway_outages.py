@@ -117,7 +117,7 @@ def test_registry_broker_and_server_go_away_and_come_back(
         with running(load):
             gateway = s.project.start()
             gateway.wait_until_doing("retrying")
-            assert "schema registry" in gateway.log()
+            gateway.wait_for("schema registry")  # it says so after it is in that phase
             proxy.accept()
             gateway.wait_until_copied()
             with running(watch):
