@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import fcntl
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -34,6 +36,7 @@ PROMPT: Final[Mapping[str, int]] = {"reconnect.backoff.ms": 20}
 """For Kafka clients of tests: a new one connects to the broker half of this after the bootstrap."""
 _POLL_S = 0.01
 _LAST_WORDS: Final = 20
+_LOG_BYTES: Final = 1 << 20
 _EMPTY_POLLS = 6000
 _COMMIT_S: Final = 3.0
 """Seconds for which a Kafka transaction may be on its way to its end: a broker ends it after it has
@@ -115,6 +118,9 @@ class GatewayProcess:
         )
         assert self._process.stderr is not None
         os.set_blocking(self._process.stderr.fileno(), False)
+        # A gateway stands still when its log is full. Some tests read that in the end only.
+        with suppress(OSError):  # no larger than the system lets this user have it
+            fcntl.fcntl(self._process.stderr.fileno(), fcntl.F_SETPIPE_SZ, _LOG_BYTES)
         WITNESSES.add(self)
 
     def __enter__(self) -> Self:
