@@ -16,11 +16,11 @@ from gateway.commands.consume import consumer_settings
 from gateway.config import load_settings
 from spark_consumer.job.job import run
 from spark_consumer.reader import state_at
-from tests.spark.with_gateway.test_native_types import TEXTS
 from tests.support.gateway.scene import Connection, Scene, running, scene
 from tests.support.run.seeds import in_turn, setseed
 from tests.support.run.waiting import wait_until
 from tests.support.spark.every_format import FORMATS, choose_formats, subscriptions
+from tests.support.workloads.values import TEXTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
