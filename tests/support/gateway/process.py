@@ -457,13 +457,17 @@ class TopicReader:
         assert isinstance(wire, bytes) and wire[0] == 0
         schema_id = int.from_bytes(wire[1:5])
         if schema_id not in self._schemas:
-            text = self._registry.get_schema(schema_id).schema_str
-            assert text is not None
-            self._schemas[schema_id] = fastavro.parse_schema(json.loads(text))
+            self._schemas[schema_id] = fastavro.parse_schema(self.schema(schema_id))
         schema = self._schemas[schema_id]
         datum = fastavro.schemaless_reader(BytesIO(wire[5:]), schema, schema)
         assert isinstance(datum, dict)
         return datum
+
+    def schema(self, schema_id: int) -> dict[str, Any]:
+        """The registry's schema of an id."""
+        text = self._registry.get_schema(schema_id).schema_str
+        assert text is not None
+        return dict(json.loads(text))
 
 
 def _text_header(header: Any) -> tuple[str, str]:
