@@ -136,7 +136,7 @@ def _send(
         if number % pieces:
             sink.submit(Batch(records, kept=False))
         else:
-            sink.submit(Batch(records, Watermark(end_lsn, 1, "", ()), Cut(end_lsn, feeds)))
+            sink.submit(Batch(records, Watermark(end_lsn, 1, "", ()), Cut(end_lsn, 1, feeds)))
         deadline = time.monotonic() + _TIMEOUT_S
         while sink.collect() is None:
             if time.monotonic() > deadline:

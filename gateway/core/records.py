@@ -88,6 +88,7 @@ class Cut:
 
     Attributes:
         end_lsn: LSN until which everything has been published.
+        timeline: Timeline of the source's WAL that has it.
         commit_time: Commit time of its last source transaction, in microseconds since 2000-01-01
             00:00 UTC; None if it has none.
         feeds: Feeds that get a marker if the Kafka transaction has a record of theirs.
@@ -95,6 +96,7 @@ class Cut:
     """
 
     end_lsn: Lsn
+    timeline: int
     feeds: Sequence[Feed]
     commit_time: int | None = None
     idle: Collection[str] = ()

@@ -48,8 +48,8 @@ _PRESENT: Final = b"\x02"
 _REST: Final = b"\x00\x00\x00\x00"
 """The end of `offsets`; no `copy`, no `definitions`, no `move`."""
 _ONE: Final = encode_long(1)
-_END_REST: Final = b"\x00" + _REST
-"""The end of `topics`, and the rest."""
+_END_REST: Final = b"\x00" + _REST + _NULL
+"""The end of `topics`, and the rest, without a `timeline`."""
 
 
 _topic: Final = lru_cache(4096)(encode_text)
@@ -126,11 +126,19 @@ def encode_end(transaction: bytes, topics: Sequence[tuple[str, int]] = ()) -> by
 
 
 def encode_progress(
-    end_lsn: int, *, commit_time: int | None = None, offsets: Sequence[PartitionOffsets] = ()
+    end_lsn: int,
+    *,
+    timeline: int,
+    commit_time: int | None = None,
+    offsets: Sequence[PartitionOffsets] = (),
 ) -> bytes:
-    """Encode a PROGRESS marker: everything until `end_lsn` has been published; time as for END.
+    """Encode a PROGRESS marker: everything until `end_lsn` has been published.
 
-    `offsets` are what the Kafka transaction has written to the subscription's table topics.
+    Args:
+        end_lsn: Position in the source's WAL.
+        timeline: Timeline of that WAL.
+        commit_time: As for END; None if unknown.
+        offsets: What the Kafka transaction has written to the subscription's table topics.
     """
     time = _NULL if commit_time is None else _PRESENT + encode_long(commit_time + EPOCH_SHIFT_US)
     # No `commit_lsn`, no `xid`; no `origin`, no `gid`, no `topics`.
@@ -143,7 +151,7 @@ def encode_progress(
             *(each.previous_offset, each.records),
         )
         parts += [_topic(each.topic), *map(encode_long, numbers)]
-    return b"".join((*parts, _REST))
+    return b"".join((*parts, _REST, _PRESENT, encode_long(timeline)))
 
 
 def encode_reload(end_lsn: int, definitions: str) -> bytes:

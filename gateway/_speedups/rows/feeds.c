@@ -140,7 +140,7 @@ static int put_topics(Buffer *out, const Feeds *feeds, const Feed *feed)
             return FAILED;
         place = share->next;
     }
-    return put_bytes(out, "\x00\x00\x00\x00\x00", 5); /* the end of topics; no offsets, copy, ... */
+    return put_bytes(out, "\x00\x00\x00\x00\x00\x00", 6); /* the end of topics; no offsets, ... */
 }
 
 static int put_end(Feeds *feeds, Feed *feed, PyObject *headers, PyObject *out)

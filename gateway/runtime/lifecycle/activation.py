@@ -54,7 +54,7 @@ def begin(
     _log_held((), first.copies)
     records = _pending(first, routes)
     everyone = [subscription.name for subscription in plan.subscriptions]
-    cut = Cut(first.end_lsn, routes.addresses.feeds, None, everyone)
+    cut = Cut(first.end_lsn, first.timeline, routes.addresses.feeds, None, everyone)
     removed = [StatePart(kind, name, None) for kind, names in parts.items() for name in names]
     _commit(sink, Batch(records, first, cut, parts=tuple(removed)), stopping)
     fail_point("copy.begun")
@@ -120,7 +120,7 @@ def put_into_force(
             because=state.reason or "it is not in the publications under this name",
         )
     _log_held(watermark.copies, states)
-    cut = Cut(point, routes.addresses.feeds, None, subscriptions)
+    cut = Cut(point, after.timeline, routes.addresses.feeds, None, subscriptions)
     _commit(sink, Batch(records, after, cut), stopping)
     fail_point("copy.announced")
     event(

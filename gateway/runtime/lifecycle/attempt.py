@@ -24,7 +24,7 @@ import time
 from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import Final
 
 import psycopg
@@ -60,7 +60,6 @@ from gateway.runtime.planning.ownership import (
     forget_foreign_offsets,
     published_until,
     warn_of_gaps,
-    watermark_of,
 )
 from gateway.runtime.planning.routes import Outside
 from gateway.runtime.planning.setup import (
@@ -283,9 +282,8 @@ class Attempt:
         fingerprint, stopping = setup.definitions.fingerprint, self._process.stopping
         facts = slot.facts_while_held(recovered)
         position = ZERO_LSN if facts.watermark is None else facts.watermark.end_lsn
-        previous = cache(partial(watermark_of, settings))
         position = position or slot.made_at or ZERO_LSN
-        warn_of_gaps(setup.plan, taken, position, facts.server, previous)
+        warn_of_gaps(setup.plan, taken, position, facts.server)
         if slot.made_at is not None and _is_new(facts, slot.made_at):
             first = Watermark(slot.made_at, setup.facts.timeline, fingerprint, ())
             return GoOn(begin(setup.plan, first, routes, sink, stopping, recovered.parts))
@@ -312,7 +310,7 @@ class Attempt:
             sink,
             reconcile=decision.rewritten,
             stopping=stopping,
-            published=published_until(settings, taken, facts.server, previous),
+            published=published_until(settings, taken, facts.server),
         )
         if lost:
             forget_lost(settings, setup, slot.outside.registry, recovered, lost)

@@ -336,7 +336,8 @@ class GroupCommit:
             copies=self.durable.copies if turn.copies is None else turn.copies,
             refusal=turn.refusal,
         )
-        return Batch(batch.records, watermark, Cut(published, turn.feeds, batch.commit_time, idle))
+        cut = Cut(published, watermark.timeline, turn.feeds, batch.commit_time, idle)
+        return Batch(batch.records, watermark, cut)
 
     def collected(self, batch: Batch) -> bool:
         """Note that the sink has finished `batch`; return whether a watermark is committed."""

@@ -14,8 +14,7 @@ finds the CLAIM last does all of it, again if need be.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import cache, partial
 from typing import Final
@@ -53,7 +52,6 @@ __all__ = [
     "refuse_foreign_topics",
     "topics_of",
     "warn_of_gaps",
-    "watermark_of",
     "writer_of",
 ]
 
@@ -208,24 +206,19 @@ def all_pending(watermark: Watermark, subscriptions: Collection[str]) -> Waterma
 
 
 def published_until(
-    settings: Settings,
-    taken: Mapping[str, Owner],
-    server: ServerPosition,
-    watermark_of: Callable[[Writer], Watermark | None],
+    settings: Settings, taken: Mapping[str, Owner], server: ServerPosition
 ) -> dict[str, Lsn]:
     """Return the position up to which the previous owner has published, by subscription.
 
     It is left out if the previous owner is no group of this configuration: it may have published
     other rows. It is also left out if the copy does not begin with a ``t``, which removes rows
-    whose DELETE that owner did not publish, and if that owner read a timeline that is not known, or
-    is none of the server's, or not up to what it has published: other changes may stand at the same
-    positions.
+    whose DELETE that owner did not publish, and if the timeline of its position is not known or is
+    none of the server's: other changes may stand at the same positions.
 
     Args:
         settings: The configuration.
         taken: Owners of the subscriptions that were taken from another gateway.
-        server: Position of the server, beyond which no gateway can have read.
-        watermark_of: Returns the watermark of a gateway, or None; see `watermark_of`.
+        server: Position of the server.
     """
     siblings = _siblings(settings)
     found: dict[str, Lsn] = {}
@@ -235,70 +228,40 @@ def published_until(
             continue
         if not settings.envelope.of(name).truncates:
             continue
-        watermark = watermark_of(before)
-        until = None if watermark is None else _until(owner, watermark, server)
+        until = _until(owner, server)
         if until is not None:
-            found[name] = min(until, server.wal_end)
+            found[name] = until
     return found
 
 
-def _until(owner: Owner, watermark: Watermark, server: ServerPosition) -> Lsn | None:
-    """Return how far what a previous owner has published is what the server's WAL has.
+def _until(owner: Owner, server: ServerPosition) -> Lsn | None:
+    """Return the end of what a previous owner has published and the server's WAL has, too.
 
-    None if it is not known: the watermark is on no timeline of the server. Or the owner may have
-    published before its watermark began again on another one; without a timeline that was left
-    before that, a watermark is behind only for an end of a run between two transactions.
+    None if it is not known: its position is on no timeline of the server.
     """
-    left = {**server.history, server.timeline: owner.reached}.get(watermark.timeline)
-    began_again = watermark.end_lsn < owner.reached and any(
-        lsn < owner.reached for lsn in server.history.values()
-    )
-    return None if left is None or began_again else min(owner.reached, left)
-
-
-def watermark_of(settings: Settings, writer: Writer) -> Watermark | None:
-    """Return the watermark of a gateway; None if Kafka has none that can be read.
-
-    Raises:
-        TransientError: Kafka does not answer.
-    """
-    identity = SlotIdentity(*writer.owner)
-    try:
-        return read_progress(
-            settings.kafka, settings.topics.progress, identity, settled=False
-        ).watermark
-    except FatalError:
-        return None  # of another version, or not written by a gateway
+    left = {**server.history, server.timeline: server.wal_end}.get(owner.timeline)
+    return None if left is None else min(owner.reached, left)
 
 
 def warn_of_gaps(
-    plan: Plan,
-    taken: Mapping[str, Owner],
-    position: Lsn,
-    server: ServerPosition,
-    watermark_of: Callable[[Writer], Watermark | None],
+    plan: Plan, taken: Mapping[str, Owner], position: Lsn, server: ServerPosition
 ) -> None:
     """Log the subscriptions of which changes may be lost, because nothing is copied.
 
-    The position of a previous owner counts up to where the server left the timeline that it read,
-    and as it is where its watermark is not known.
+    The position of a previous owner counts up to where the server left its timeline.
 
     Args:
         plan: The plan.
         taken: Owners of the subscriptions that were taken from another gateway.
         position: Position from which this gateway reads; the slot does not have what is before.
-        server: As in `published_until`.
-        watermark_of: As in `published_until`.
+        server: Position of the server.
     """
     copying = {one.name for one in plan.subscriptions if one.copy_data}
     for name, owner in taken.items():
         before = owner.taken_from
         if name in copying or not owner.reads_same_server or before is None:
             continue
-        watermark = None
-        with suppress(TransientError):  # a start need not end for what is only said
-            watermark = watermark_of(before)
-        until = owner.reached if watermark is None else _until(owner, watermark, server) or ZERO_LSN
+        until = _until(owner, server) or ZERO_LSN
         if until >= position:
             continue
         if until == owner.reached:

@@ -172,5 +172,7 @@ class Ledger:
 
 def _progress(feed: Feed, cut: Cut, offsets: Sequence[PartitionOffsets]) -> Record:
     headers = HeaderMaker(cut.end_lsn, None).make(cut.end_lsn, 0, b"PROGRESS")
-    value = encode_progress(cut.end_lsn, commit_time=cut.commit_time, offsets=offsets)
+    value = encode_progress(
+        cut.end_lsn, timeline=cut.timeline, commit_time=cut.commit_time, offsets=offsets
+    )
     return (feed.markers, 0, None, feed.prefix + value, headers)

@@ -66,12 +66,14 @@ class NamedOwners:
         writer: Writer; None if the marker does not name one.
         taken_from: Previous owner named in a CLAIM.
         reached: Position of a PROGRESS; 0 for other markers.
+        timeline: Timeline that has this position; 0 if the marker does not name it.
     """
 
     is_claim: bool
     writer: Writer | None
     taken_from: Writer | None = None
     reached: Lsn = ZERO_LSN
+    timeline: int = 0
 
 
 class TopicTail:
@@ -85,7 +87,7 @@ class TopicTail:
     Attributes:
         window: Offsets that are to be read next, or were read last.
         markers: The last marker that is no CLAIM, if there is one, and the CLAIMs after it, in the
-            order of the topic. The first one's `reached` may be that of a PROGRESS shortly before.
+            order of the topic. The first one's position may be that of a PROGRESS shortly before.
         has_records: Whether any record was found.
         lacks_schema: Whether the registry lacks the schema of a record that cannot be read and may
             be a marker after `markers`: it lacks that of the last of them, too, or there is none.
@@ -167,10 +169,13 @@ class TopicTail:
         marker = self._named_owners(self._oldest, value)
         if self._last is not None:
             self._before_last += 1
-            reached = ZERO_LSN if marker is None else marker.reached
-            if not reached and self._before_last < _FIRST_WINDOW:
+            if marker is not None and marker.reached:
+                last, reached, timeline = self._last, marker.reached, marker.timeline
+                self._end_with(replace(last, reached=reached, timeline=timeline))
+                return True
+            if self._before_last < _FIRST_WINDOW:
                 return False
-            self._end_with(replace(self._last, reached=reached))
+            self._end_with(self._last)
             return True
         if marker is None:
             return False
@@ -344,6 +349,7 @@ def _names_in(datum: Mapping[str, Any]) -> NamedOwners:
         _writer(datum["writer"]),
         _writer(datum["taken_from"]),
         Lsn(datum["end_lsn"]) if datum["kind"] == "PROGRESS" else ZERO_LSN,
+        datum["timeline"] or 0,
     )
 
 

@@ -57,6 +57,7 @@ class Owner:
         taken_from: Previous owner, until the owner has written another marker than its CLAIM.
         reached: Position of the last PROGRESS that was read: the previous owner's if there is one.
             0 if none was read.
+        timeline: Timeline that has this position; 0 if unknown.
         is_unclear: Whether another gateway may have taken the topics over since, whose markers
             cannot be read because the registry lacks their schemas.
     """
@@ -64,6 +65,7 @@ class Owner:
     writer: Writer | None
     taken_from: Writer | None = None
     reached: Lsn = field(default=ZERO_LSN, compare=False)
+    timeline: int = field(default=0, compare=False)
     is_unclear: bool = field(default=False, compare=False)
 
     @property
@@ -87,9 +89,11 @@ def owner_of(markers: Iterable[NamedOwners], before: Owner | None = None) -> Own
     owner = before
     for marker in markers:
         held = None if owner is None else owner.writer
-        reached = ZERO_LSN if owner is None else owner.reached
+        reached, timeline = (ZERO_LSN, 0) if owner is None else (owner.reached, owner.timeline)
         if not marker.is_claim:
-            owner = Owner(marker.writer, reached=marker.reached or reached)
+            if marker.reached:
+                reached, timeline = marker.reached, marker.timeline
+            owner = Owner(marker.writer, None, reached, timeline)
             continue
         taken_from = marker.taken_from
         if held is not None and marker.writer is not None:
@@ -99,7 +103,7 @@ def owner_of(markers: Iterable[NamedOwners], before: Owner | None = None) -> Own
             if held.owner == marker.writer.owner:
                 assert owner is not None
                 taken_from = owner.taken_from  # claimed once more, or by its own owner
-        owner = Owner(marker.writer, taken_from, reached)
+        owner = Owner(marker.writer, taken_from, reached, timeline)
     return owner
 
 

@@ -87,7 +87,7 @@ def _batch(number: int) -> Batch:
         ("rows", 0, b"%d" % number, b"%d" % n, [("lsn", b"00000000/00000001")])
         for n in range(RECORDS)
     ]
-    return Batch(records, Watermark(Lsn(number), 1, "", ()), Cut(Lsn(number), [FEED]))
+    return Batch(records, Watermark(Lsn(number), 1, "", ()), Cut(Lsn(number), 1, [FEED]))
 
 
 def assert_markers_cover(kafka: Mapping[str, str]) -> None:

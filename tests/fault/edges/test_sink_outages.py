@@ -83,7 +83,7 @@ def piece(number: int) -> list[Record]:
 
 
 def whole(number: int, records: list[Record]) -> Batch:
-    return Batch(records, Watermark(Lsn(number), 1, "", ()), Cut(Lsn(number), [FEED]))
+    return Batch(records, Watermark(Lsn(number), 1, "", ()), Cut(Lsn(number), 1, [FEED]))
 
 
 def finish(sink: TransactionalSink, batch: Batch) -> None:

@@ -29,11 +29,17 @@ DEFINITIONS = (
     "CREATE PUBLICATION p FOR TABLE t WHERE (a % 2 = 0);"
     "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
 )
+GROUPS = (
+    "CREATE PUBLICATION p FOR TABLE t; CREATE PUBLICATION q FOR TABLE u;"
+    "CREATE SUBSCRIPTION {s}_moved CONNECTION '' PUBLICATION p;"
+    "CREATE SUBSCRIPTION {s}_stays CONNECTION '' PUBLICATION q;"
+    "CREATE SUBSCRIPTION {s}_other CONNECTION '' PUBLICATION p;"
+)
 TABLE = "CREATE TABLE t (a int PRIMARY KEY, b int)"
 PASSING = "SELECT * FROM t WHERE a % 2 = 0"
 CONFIRMED = "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s"
 
-MakeScene = Callable[[EmbeddedPostgres], Scene]
+MakeScene = Callable[..., Scene]
 
 
 @pytest.fixture
@@ -47,9 +53,9 @@ def scene_on(tmp_path: Path, kafka: str, registry: str) -> Iterator[MakeScene]:
     made: list[Scene] = []
     name = f"position_{abs(hash(tmp_path)) % 10**8}"
 
-    def make(server: EmbeddedPostgres) -> Scene:
+    def make(server: EmbeddedPostgres, definitions: str = DEFINITIONS) -> Scene:
         folder = tmp_path / str(len(made))
-        made.append(Scene(folder, server.dsn(), kafka, registry, name, DEFINITIONS))
+        made.append(Scene(folder, server.dsn(), kafka, registry, name, definitions))
         return made[-1]
 
     yield make
@@ -145,10 +151,13 @@ def standby(server: EmbeddedPostgres) -> Iterator[EmbeddedPostgres]:
         yield running
 
 
-def synchronise_slot(s: Scene, server: EmbeddedPostgres, standby: EmbeddedPostgres) -> None:
+def synchronise_slot(
+    s: Scene, server: EmbeddedPostgres, standby: EmbeddedPostgres, group: str | None = None
+) -> None:
     """Bring the slot to the standby, once the gateway has moved it past where the standby began."""
+    slot = s.slot if group is None else f"{s.slot}_{group}"
     with server.connect() as primary, standby.connect() as connection:
-        gateway = s.project.start()
+        gateway = s.project.start(*(() if group is None else ("--group", group)))
 
         def synchronised() -> bool:
             primary.execute("SELECT pg_log_standby_snapshot()")  # a slot moves on from one only
@@ -156,12 +165,12 @@ def synchronise_slot(s: Scene, server: EmbeddedPostgres, standby: EmbeddedPostgr
             with suppress(psycopg.errors.ObjectNotInPrerequisiteState):
                 connection.execute("SELECT pg_sync_replication_slots()")
             ready = "SELECT synced AND NOT temporary FROM pg_replication_slots WHERE slot_name = %s"
-            row = connection.execute(ready, [s.slot]).fetchone()
+            row = connection.execute(ready, [slot]).fetchone()
             return row is not None and row[0] is True
 
         wait_until(synchronised, 60, "the slot to be on the standby")
         assert gateway.terminate() == 0
-        wait_until_slot_is_free(primary, s.slot)
+        wait_until_slot_is_free(primary, slot)
 
 
 def test_a_standby_that_was_promoted_without_a_loss_goes_on(
@@ -219,9 +228,62 @@ def test_a_standby_that_was_promoted_with_a_loss_is_refused(
         assert value_of(connection, CONFIRMED, s.slot) == before
 
 
-def rows_since_the_last_copy(s: Scene) -> list[tuple[object, ...]]:
+def test_changes_after_a_failover_come_as_changes_though_their_old_group_has_begun_again(
+    server: EmbeddedPostgres, standby: EmbeddedPostgres, scene_on: MakeScene
+) -> None:
+    s = scene_on(server, GROUPS)
+    moved, before, after = f"{s.slot}_moved", ["moved", "stays"], ["other", "moved"]
+    s.project.extra = groups_of(s.slot, old=before, new=["other"])
+    with server.connect() as connection, standby.connect() as replica:
+        connection.execute(f"{TABLE}; CREATE TABLE u (a int PRIMARY KEY)")
+        insert(connection, 1, 10)
+        run_group(s, "old", connection)
+        run_group(s, "new", connection)
+        synchronise_slot(s, server, standby, "new")
+        wait_until_replayed(server, standby)
+        replica.execute("SELECT pg_promote()")  # the primary lives on, unnoticed
+        connection.execute("SELECT pg_switch_wal()")
+        insert(connection, 101, 10)
+        run_group(s, "old", connection)
+        reached = max(m["end_lsn"] for m in s.markers(moved) if m["kind"] == "PROGRESS")
+    server.shut_down()
+    promoted = scene_on(standby, GROUPS)
+    promoted.project.extra = groups_of(s.slot, old=["stays"], new=after)
+    with standby.connect() as connection:
+        insert(connection, 201, 10)
+        assert parse_lsn(current_lsn(connection)) < reached, "or nothing is at the same positions"
+        dropped = promoted.cli("slot", "drop", "--group", "old", "--yes")
+        assert dropped.code == 0, dropped.err
+        while parse_lsn(current_lsn(connection)) <= reached:
+            connection.execute("SELECT pg_switch_wal()")
+            connection.execute("INSERT INTO u SELECT count(*) FROM u")
+        run_group(promoted, "old", connection)
+        run_group(promoted, "new", connection)
+
+    records = promoted.read("t", moved)
+    rows = {(r.op, r.value["after"]["a"]) for r in records if r.value and r.value["after"]}
+    assert {a for op, a in rows if op == "c" and a > 200} == set(range(201, 211))
+    assert rows_since_the_last_copy(promoted, moved) == promoted.source_rows("SELECT * FROM t")
+
+
+def groups_of(slot: str, **groups: list[str]) -> dict[str, dict[str, list[str]]]:
+    """The setting of groups of subscriptions, which are named without the slot."""
+    return {
+        "source.groups": {
+            group: [f"{slot}_{name}" for name in names] for group, names in groups.items()
+        }
+    }
+
+
+def run_group(s: Scene, group: str, connection: psycopg.Connection[tuple[object, ...]]) -> None:
+    """Run the gateway of a group up to now."""
+    ended = s.cli("run", "--group", group, "--endpos", current_lsn(connection))
+    assert ended.code == 0, ended.err
+
+
+def rows_since_the_last_copy(s: Scene, subscription: str | None = None) -> list[tuple[object, ...]]:
     """The table by its last copy: a restored server's LSNs begin below those before."""
-    records = s.read("t")
+    records = s.read("t", subscription)
     first = max(i for i, r in enumerate(records) if r.op == "t")
     return sorted(Rebuilt().apply(records[first:]).rows(), key=repr)
 

@@ -94,7 +94,7 @@ def test_a_takeover_from_a_writer_that_is_not_named_ends_in_the_table_of_the_sou
     topic = f"{name}.transaction"
     with Registry({"url": registry}) as ids:
         number = ids.register(f"{topic}-value", schemas.load("transaction"))
-    unnamed = wire_prefix(number) + b"\0\0" + encode_progress(0)
+    unnamed = wire_prefix(number) + b"\0\0" + encode_progress(0, timeline=1)
     send({"bootstrap.servers": kafka}, [(topic, 0, None, unnamed, [])], "writing a marker")
 
     arguments = ["takeover", name, "--config", str(production.project.write())]
@@ -113,7 +113,7 @@ def test_a_takeover_takes_back_what_may_be_of_a_gateway_whose_markers_cannot_be_
     name = production.slot
     run_to_now(production)
     writer = production.markers()[-1]["writer"]
-    own = wire_prefix(1_999_998) + encode_writer(Writer(**writer)) + encode_progress(9)
+    own = wire_prefix(1_999_998) + encode_writer(Writer(**writer)) + encode_progress(9, timeline=1)
     newer_version = wire_prefix(1_999_999) + b"\xff" * 20
     topic = f"{name}.transaction"
     lost: list[Record] = [(topic, 0, None, value, []) for value in (own, newer_version)]

@@ -58,7 +58,7 @@ class Topics:
 
     def cut(self, end_lsn: int, **fields: Any) -> Cut:
         feed = Feed(self.prefix, self.markers, b"\0\0\0\0\7\0\0", {self.rows: 2})
-        return Cut(Lsn(end_lsn), [feed], **fields)
+        return Cut(Lsn(end_lsn), 3, [feed], **fields)
 
     def offsets(self) -> list[list[tuple[int, ...]]]:
         """Return partition, first, next and previous offset, records of every PROGRESS marker."""

@@ -123,6 +123,7 @@ def test_the_gateway_encodes_the_golden_marker() -> None:
 
     assert markers.encode_writer(writer) + markers.encode_progress(
         datum["end_lsn"],
+        timeline=datum["timeline"],
         commit_time=datum["commit_time"] - POSTGRES_EPOCH_US,
         offsets=[PartitionOffsets(**each) for each in datum["offsets"]],
     ) == golden_bytes("transaction")

@@ -46,6 +46,7 @@ EMPTY: dict[str, object] = {
     "copy": None,
     "definitions": None,
     "move": None,
+    "timeline": None,
 }
 
 
@@ -74,6 +75,7 @@ def test_an_end_marker_says_what_the_transaction_brought() -> None:
         "copy": None,
         "definitions": None,
         "move": None,
+        "timeline": None,
     }
 
 
@@ -121,7 +123,7 @@ def test_an_end_marker_has_the_bytes_that_fastavro_gives_it(
 def test_a_progress_marker_has_the_bytes_that_fastavro_gives_it(
     commit_time: int | None, offsets: list[PartitionOffsets]
 ) -> None:
-    marker = encode_progress(2**62, commit_time=commit_time, offsets=offsets)
+    marker = encode_progress(2**62, timeline=2**32 - 1, commit_time=commit_time, offsets=offsets)
 
     assert NOBODY + marker == write_datum(
         "transaction",
@@ -130,27 +132,30 @@ def test_a_progress_marker_has_the_bytes_that_fastavro_gives_it(
             "end_lsn": 2**62,
             "commit_time": None if commit_time is None else commit_time + EPOCH_SHIFT_US,
             "offsets": [asdict(each) for each in offsets],
+            "timeline": 2**32 - 1,
         },
     )
 
 
 def test_a_progress_marker_says_how_far_everything_is_published() -> None:
-    assert decode_marker(NOBODY + encode_progress(4711)) == {
+    assert decode_marker(NOBODY + encode_progress(4711, timeline=3)) == {
         **EMPTY,
         "kind": "PROGRESS",
         "end_lsn": 4711,
+        "timeline": 3,
     }
 
 
 def test_a_progress_marker_says_which_offsets_the_kafka_transaction_has_written() -> None:
     written = PartitionOffsets("s1.public.t1", 2, 40, 45, 38, 5)
 
-    marker = decode_marker(NOBODY + encode_progress(4711, commit_time=ONE_DAY, offsets=[written]))
+    progress = encode_progress(4711, timeline=3, commit_time=ONE_DAY, offsets=[written])
 
-    assert marker == {
+    assert decode_marker(NOBODY + progress) == {
         **EMPTY,
         "kind": "PROGRESS",
         "end_lsn": 4711,
+        "timeline": 3,
         "commit_time": datetime(2000, 1, 2, tzinfo=UTC),
         "offsets": [
             {

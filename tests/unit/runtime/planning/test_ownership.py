@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gateway.config import choose_group, load_settings
-from gateway.core.errors import TransientError
 from gateway.core.lsn import Lsn
 from gateway.core.records import Writer
-from gateway.core.watermark import Watermark
 from gateway.definitions.model import Plan, SubscriptionDefinition
 from gateway.runtime.planning.ownership import published_until, warn_of_gaps
 from gateway.sink.own_topics.owners import Owner
@@ -44,8 +41,8 @@ NOT_COPIED = Plan(
 )
 
 
-def reached(timeline: int | None, lsn: int = 70) -> Watermark | None:
-    return None if timeline is None else Watermark(Lsn(lsn), timeline, "", ())
+def taken_from(before: Writer = SIBLING, reached: int = 70, timeline: int = 3) -> dict[str, Owner]:
+    return {"s": Owner(MINE, before, Lsn(reached), timeline)}
 
 
 @pytest.mark.parametrize(
@@ -64,84 +61,57 @@ def test_what_a_previous_owner_has_published_counts_where_the_copy_sets_the_rest
 ) -> None:
     (tmp_path / "pgsluice.toml").write_text(f"{FILE}{lines}")
     settings = choose_group(load_settings(tmp_path / "pgsluice.toml", {}), "lows")
-    taken = {"s": Owner(MINE, before, Lsn(70))}
 
-    found = published_until(settings, taken, SERVER, lambda _: reached(3))
+    found = published_until(settings, taken_from(before), SERVER)
 
     assert found == ({} if until is None else {"s": until})
 
 
 @pytest.mark.parametrize(
-    ("timeline", "until"),
+    ("timeline", "reached", "until"),
     [
-        pytest.param(3, 50, id="the server's"),
-        pytest.param(2, 40, id="left for the server's"),
-        pytest.param(1, None, id="not in its history"),
-        pytest.param(None, None, id="not known"),
+        pytest.param(3, 45, 45, id="the server's"),
+        pytest.param(3, 70, 50, id="beyond the server's end"),
+        pytest.param(2, 40, 40, id="left for the server's"),
+        pytest.param(2, 70, 40, id="left before that"),
+        pytest.param(1, 70, None, id="not in its history"),
+        pytest.param(0, 70, None, id="not known"),
     ],
 )
 def test_positions_of_a_timeline_count_only_up_to_where_it_was_left(
-    tmp_path: Path, timeline: int | None, until: int | None
+    tmp_path: Path, timeline: int, reached: int, until: int | None
 ) -> None:
     (tmp_path / "pgsluice.toml").write_text(FILE)
     settings = choose_group(load_settings(tmp_path / "pgsluice.toml", {}), "lows")
-    taken = {"s": Owner(MINE, SIBLING, Lsn(70))}
 
-    found = published_until(settings, taken, SERVER, lambda _: reached(timeline))
+    found = published_until(settings, taken_from(reached=reached, timeline=timeline), SERVER)
 
     assert found == ({} if until is None else {"s": until})
 
 
-def test_a_position_from_before_an_owner_began_again_counts_not(tmp_path: Path) -> None:
-    (tmp_path / "pgsluice.toml").write_text(FILE)
-    settings = choose_group(load_settings(tmp_path / "pgsluice.toml", {}), "lows")
-    taken = {"s": Owner(MINE, SIBLING, Lsn(50))}
-
-    assert published_until(settings, taken, SERVER, lambda _: reached(3, 50)) == {"s": 50}
-    assert published_until(settings, taken, SERVER, lambda _: reached(3, 0)) == {}
-
-
-@pytest.mark.parametrize("left", [{}, {2: Lsn(50)}])
-def test_a_position_that_was_promised_beyond_a_watermark_counts(
-    tmp_path: Path, left: dict[int, Lsn], caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "pgsluice.toml").write_text(FILE)
-    settings = choose_group(load_settings(tmp_path / "pgsluice.toml", {}), "lows")
-    taken, server = {"s": Owner(MINE, SIBLING, Lsn(50))}, replace(SERVER, history=left)
-
-    assert published_until(settings, taken, server, lambda _: reached(3, 45)) == {"s": 50}
-    warn_of_gaps(NOT_COPIED, taken, Lsn(50), server, lambda _: reached(3, 45))
-    assert caplog.records == []
-
-
-def test_a_gap_is_said_though_kafka_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
-    def fails(_: Writer) -> Watermark | None:
-        raise TransientError("no answer")
-
-    warn_of_gaps(NOT_COPIED, {"s": Owner(MINE, SIBLING, Lsn(70))}, Lsn(70), SERVER, fails)
-    assert caplog.records == []
-    warn_of_gaps(NOT_COPIED, {"s": Owner(MINE, SIBLING, Lsn(70))}, Lsn(71), SERVER, fails)
-    assert vars(caplog.records[0])["fields"]["hint"].startswith("while the slot of ")
-
-
 @pytest.mark.parametrize(
-    ("watermark", "published"),
+    ("timeline", "reached", "published", "hint"),
     [
-        pytest.param(reached(3), None, id="read by the server's timeline"),
-        pytest.param(reached(None), None, id="not known"),
-        pytest.param(reached(2), "0/28", id="read beyond where the timeline was left"),
-        pytest.param(reached(1), "not known", id="of a timeline that is not the server's"),
-        pytest.param(reached(3, 0), "not known", id="begun again since"),
+        pytest.param(3, 45, None, "", id="read by the server's timeline"),
+        pytest.param(3, 44, "0/2C", "while the slot of ", id="not as far"),
+        pytest.param(2, 70, "0/28", "failed over since", id="beyond where the timeline was left"),
+        pytest.param(1, 70, "not known", "failed over since", id="of no timeline of the server"),
+        pytest.param(0, 0, "not known", "while the slot of ", id="nothing was published"),
     ],
 )
 def test_a_gap_is_said_that_positions_of_another_timeline_would_hide(
-    caplog: pytest.LogCaptureFixture, watermark: Watermark | None, published: str | None
+    caplog: pytest.LogCaptureFixture,
+    timeline: int,
+    reached: int,
+    published: str | None,
+    hint: str,
 ) -> None:
-    taken = {"s": Owner(MINE, SIBLING, Lsn(70))}
+    taken = taken_from(reached=reached, timeline=timeline)
 
-    warn_of_gaps(NOT_COPIED, taken, Lsn(45), SERVER, lambda _: watermark)
+    warn_of_gaps(NOT_COPIED, taken, Lsn(45), SERVER)
 
-    said = [vars(record)["fields"]["published_until"] for record in caplog.records]
-    assert said == ([] if published is None else [published])
-    hints = [vars(record)["fields"]["hint"] for record in caplog.records]
-    assert all("failed over since" in hint for hint in hints), "no slot has what is lost"
+    said = [vars(record)["fields"] for record in caplog.records]
+    assert [fields["published_until"] for fields in said] == (
+        [] if published is None else [published]
+    )
+    assert all(hint in fields["hint"] for fields in said), "no slot has what a failover has lost"

@@ -18,7 +18,7 @@ def to(topic: str, partition: int = 0, value: bytes | None = b"v") -> Record:
 
 def close(ledger: Ledger, **fields: object) -> dict[str, list[tuple[object, ...]]]:
     """Markers by topic: their offsets."""
-    cut = Cut(Lsn(9), FEEDS, **fields)  # type: ignore[arg-type]
+    cut = Cut(Lsn(9), 1, FEEDS, **fields)  # type: ignore[arg-type]
     found = {}
     for topic, partition, key, value, headers in (*ledger.idle(cut), *ledger.close(cut)):
         assert topic not in found
@@ -81,7 +81,7 @@ def test_markers_go_to_those_who_have_records_or_markers_or_are_idle_for_long() 
 def test_markers_of_the_idle_wait_for_no_report() -> None:
     ledger = Ledger({})
     ledger.enter([to("s.t"), to("s.transaction")])
-    cut = Cut(Lsn(9), FEEDS, idle=["s", "other"])
+    cut = Cut(Lsn(9), 1, FEEDS, idle=["s", "other"])
 
     assert [topic for topic, *_ in ledger.idle(cut)] == ["other.transaction"]
     assert ledger.unreported(FEEDS) == "s.t"

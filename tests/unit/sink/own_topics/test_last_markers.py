@@ -137,7 +137,12 @@ class Logs:
 
 
 def progress(writer: Writer, position: int) -> bytes:
-    return PREFIX + encode_writer(writer) + encode_progress(position)
+    return PREFIX + encode_writer(writer) + encode_progress(position, timeline=position)
+
+
+def progressed(writer: Writer, position: int) -> NamedOwners:
+    """As `progress` is read."""
+    return NamedOwners(False, writer, reached=Lsn(position), timeline=position)
 
 
 def claim(writer: Writer, taken_from: Writer | None = None) -> bytes:
@@ -180,7 +185,7 @@ def test_the_last_marker_is_found_before_any_number_of_other_records(junk: bytes
 
     found, logs, late = find(60_000, lambda n: last if n == at else first if n < at else junk)
 
-    assert (found.markers, late) == ([NamedOwners(False, B, reached=Lsn(9))], set())
+    assert (found.markers, late) == ([progressed(B, 9)], set())
     assert logs.delivered < 6 * 60_000
 
 
@@ -190,7 +195,7 @@ def test_claims_far_from_the_marker_before_them_are_all_kept_in_their_order() ->
     found, _, _ = find(10_000, lambda n: records.get(n, b"?"))
 
     assert found.markers == [
-        NamedOwners(False, A, reached=Lsn(5)),
+        progressed(A, 5),
         NamedOwners(True, B, A),
         NamedOwners(True, A),
     ]
@@ -215,7 +220,7 @@ def test_large_records_like_markers_are_not_all_kept(monkeypatch: pytest.MonkeyP
 
     found, _, late = find(500, lambda n: first if n == 7 else junk)
 
-    assert (found.markers, late) == ([NamedOwners(False, A, reached=Lsn(5))], set())
+    assert (found.markers, late) == ([progressed(A, 5)], set())
 
 
 def test_a_topic_without_markers_is_read_to_its_start() -> None:
@@ -245,7 +250,7 @@ def test_a_topic_whose_records_take_long_makes_no_other_late(slow: Slow) -> None
     errors, late = search(logs, tails, 30)  # type: ignore[arg-type]
 
     assert (errors, late) == ({}, {"long"})
-    assert all(one.markers == [NamedOwners(False, A, reached=Lsn(5))] for one in others.values())
+    assert all(one.markers == [progressed(A, 5)] for one in others.values())
     assert slow.now < 60
 
 
@@ -258,7 +263,7 @@ def test_a_topic_whose_records_take_long_is_searched_on_in_turns(slow: Slow) -> 
     errors, late = search(logs, tails, 1_000)  # type: ignore[arg-type]
 
     assert (errors, late) == ({}, set())
-    assert [one.markers for one in tails.values()] == [[NamedOwners(False, B, reached=Lsn(5))]] * 2
+    assert [one.markers for one in tails.values()] == [[progressed(B, 5)]] * 2
 
 
 def test_the_position_before_the_last_marker_is_searched_no_longer_than_the_rest(
@@ -283,7 +288,7 @@ def test_a_topic_that_was_read_is_not_late_because_another_one_does_not_answer(
     errors, late = search(logs, tails, clock() + 30)  # type: ignore[arg-type]
 
     assert (errors, late) == ({}, {"silent"})
-    assert tails["read"].markers == [NamedOwners(False, A, reached=Lsn(5))]
+    assert tails["read"].markers == [progressed(A, 5)]
 
 
 def test_a_record_with_more_values_than_a_marker_has_is_skipped(
@@ -295,7 +300,7 @@ def test_a_record_with_more_values_than_a_marker_has_is_skipped(
 
     found, _, _ = find(2, [progress(A, 5), large].__getitem__)
 
-    assert found.markers == [NamedOwners(False, A, reached=Lsn(5))]
+    assert found.markers == [progressed(A, 5)]
 
 
 def test_a_record_by_the_schema_of_markers_is_walked_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,7 +313,7 @@ def test_a_record_by_the_schema_of_markers_is_walked_once(monkeypatch: pytest.Mo
 
     _, late = search(Logs(t=(2, records.__getitem__)), {"t": one}, time.monotonic() + 60)  # type: ignore[arg-type]
 
-    assert (one.markers, late) == ([NamedOwners(False, A, reached=Lsn(5))], set())
+    assert (one.markers, late) == ([progressed(A, 5)], set())
 
 
 def test_a_topic_whose_records_were_deleted_meanwhile_is_late_and_no_other() -> None:
@@ -320,7 +325,7 @@ def test_a_topic_whose_records_were_deleted_meanwhile_is_late_and_no_other() -> 
 
     assert (errors, late) == ({}, {"deleted"})
     assert tails["deleted"].has_answered
-    assert tails["read"].markers == [NamedOwners(False, A, reached=Lsn(5))]
+    assert tails["read"].markers == [progressed(A, 5)]
 
 
 @pytest.mark.parametrize(
@@ -344,5 +349,5 @@ def test_a_newer_record_without_a_schema_may_be_the_marker_of_a_newer_owner(
     errors, late = search(logs, {"t": one}, time.monotonic() + 60)  # type: ignore[arg-type]
 
     assert (errors, late) == ({}, set())
-    assert one.markers[0] == NamedOwners(False, A, reached=Lsn(5))
+    assert one.markers[0] == progressed(A, 5)
     assert one.lacks_schema == is_unclear

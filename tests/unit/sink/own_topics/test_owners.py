@@ -52,12 +52,12 @@ def test_the_first_claim_counts_and_a_takeover_names_whom_it_takes_from(
 
 
 def test_the_position_of_the_previous_owner_is_that_of_its_last_progress() -> None:
-    until = [NamedOwners(False, A, reached=Lsn(at)) for at in (5, 9, 7)]
+    until = [NamedOwners(False, A, None, Lsn(at), at) for at in (5, 9, 7)]
 
     owner = owner_of([*until, row(A), claim(B, A)])
 
     assert owner is not None
-    assert owner.reached == Lsn(7)
+    assert (owner.reached, owner.timeline) == (Lsn(7), 7)
 
 
 def test_who_goes_by_another_name_on_the_same_slot_is_the_same_owner() -> None:
