@@ -8,6 +8,7 @@ import uuid
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from gateway.core.errors import HiddenMarkersError, TransientError
 from gateway.core.records import Writer
 from gateway.runtime.planning.ownership import check_owners
 from gateway.sink.clients.properties import consumer_properties
-from gateway.sink.own_topics import owners
+from gateway.sink.own_topics import last_markers, owners
 from gateway.sink.own_topics.claims import claim, take_over
 from gateway.sink.own_topics.last_markers import TopicTail, search
 from gateway.sink.own_topics.owners import ForeignTopics, Owner, read_owners
@@ -31,6 +32,7 @@ from gateway.sink.topics.log_bounds import LogBounds, read_bounds
 from gateway.sink.topics.topics import TopicSpec, ensure_topics
 from gateway.source.session.connection import ServerFacts
 from tests.support.backends.registry_answers import answering_registry
+from tests.support.gateway.fakes import ManualClock
 from tests.support.run.waiting import PATIENCE
 from tests.support.spark.kafka_topics import produce_bomb
 
@@ -206,6 +208,24 @@ def test_the_last_marker_is_found_before_a_hundred_thousand_records_of_others(
     assert found == {full: Owner(OTHER, MINE), free: Owner(MINE)}
 
 
+@pytest.fixture
+def by_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a tenth of a millisecond pass for each record that is read, and no other time.
+
+    A fast machine could read all of them before the deadline, a busy one not even the first.
+    """
+    read, clock = TopicTail._read_newest, ManualClock(step_s=0)
+
+    def read_newest(tail: TopicTail) -> bool:
+        clock.advance(0.0001)
+        return read(tail)
+
+    monkeypatch.setattr(TopicTail, "_read_newest", read_newest)
+    for module in (last_markers, owners):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=clock))
+
+
+@pytest.mark.usefixtures("by_records")
 def test_a_topic_that_is_full_of_records_like_markers_is_named_and_hides_no_other(
     kafka: str, registry: str, names: list[str]
 ) -> None:
@@ -213,7 +233,7 @@ def test_a_topic_that_is_full_of_records_like_markers_is_named_and_hides_no_othe
     full, absent = names[0], f"absent{uuid.uuid4().hex[:8]}"
     with Registry({"url": registry}) as real:
         claim(properties, real, MINE, names)
-        flood(kafka, f"{full}.transaction", LIKE_A_MARKER, 500_000)
+        flood(kafka, f"{full}.transaction", LIKE_A_MARKER, 100_000)
         for subscriptions in ([full], [full, absent], names):
             with pytest.raises(HiddenMarkersError, match=rf"{full}\.transaction") as raised:
                 read_owners(properties, real, subscriptions, timeout_s=2)
