@@ -61,12 +61,13 @@ __all__ = [
 
 _UntilAsked: TypeAlias = Literal["lost", "partitions"]
 _OfRights: TypeAlias = Literal["grant", "publication", "bypass_rls", "privilege", "topic_rights"]
+_OfOthers: TypeAlias = Literal["taken_out"]
 _OfKeys: TypeAlias = Literal["keys", "partition_by", "no_key", "identity"]
 _OfTopics: TypeAlias = Literal["schema", "size", "topic_name", "compaction"]
 _OfMarkers: TypeAlias = Literal["markers", "marker_schema"]
 _OfTables: TypeAlias = Literal["lock", "foreign_partition", "column"]
 HeldCause: TypeAlias = Literal[
-    "", _UntilAsked, _OfRights, _OfKeys, _OfTopics, _OfMarkers, _OfTables
+    "", _UntilAsked, _OfRights, _OfKeys, _OfTopics, _OfMarkers, _OfTables, _OfOthers
 ]
 """Code of the reason for holding a table, by which its remedy is chosen; empty for others.
 

@@ -40,6 +40,7 @@ REMEDIES: Final[Mapping[HeldCause, str]] = {
     "its subscription's markers",
     "topic_rights": "grant the user of [kafka] what is missing on the topic",
     "foreign_partition": "publish its other partitions, or detach that one",
+    "taken_out": "let nobody alter the gateway's own publications",
     "column": "name in the definitions what the table has now, then `pgsluice reload`; or give the "
     "table the column again",
 }

@@ -16,7 +16,7 @@ from dataclasses import replace
 from gateway.core.watermark import CopyState
 from gateway.definitions.model import IDENTIFYING, Plan, Publish, Table, TableCopy
 
-__all__ = ["has_unread_changes", "unread_relations", "with_unread"]
+__all__ = ["has_unread_changes", "unread_in", "unread_relations", "with_unread"]
 
 
 def unread_relations(
@@ -46,7 +46,7 @@ def unread_relations(
     unread = {oid for oid, family in above.items() if read.isdisjoint(family)}
     if table.oid not in unread or not plan.server_publications:
         unread = set()
-    return sorted(unread | (_unread(before) & (relations if table.kind == "p" else {table.oid})))
+    return sorted(unread | (unread_in(before) & (relations if table.kind == "p" else {table.oid})))
 
 
 def with_unread(plan: Plan, states: Iterable[CopyState], read: Set[int]) -> tuple[CopyState, ...]:
@@ -61,7 +61,7 @@ def with_unread(plan: Plan, states: Iterable[CopyState], read: Set[int]) -> tupl
     for state in states:
         publishes = plan.publishes_of(state.subscription, state.oid)
         if publishes and state.taken and state.state in ("copying", "ready"):
-            table, before = plan.tables[state.oid], _unread(state.taken)
+            table, before = plan.tables[state.oid], unread_in(state.taken)
             unread = before.union(
                 unread_relations(plan, table, publishes, ""),
                 unread_relations(plan, table, publishes, "", read),
@@ -82,7 +82,7 @@ def has_unread_changes(taken: str, plan: Plan, copy: TableCopy) -> bool:
         plan: Current plan.
         copy: Copy of the plan.
     """
-    unread = _unread(taken)
+    unread = unread_in(taken)
     if not unread:
         return False
     known = {oid for item in json.loads(taken)["publishes"] for oid in item.get("relations", ())}
@@ -97,7 +97,8 @@ def has_unread_changes(taken: str, plan: Plan, copy: TableCopy) -> bool:
     )
 
 
-def _unread(taken: str) -> set[int]:
+def unread_in(taken: str) -> set[int]:
+    """Return the OIDs of the unread relations in a description, or in an empty text."""
     return set(json.loads(taken).get("unread", ())) if taken else set()
 
 

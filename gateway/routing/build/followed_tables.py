@@ -233,10 +233,18 @@ class FollowedTables:
         return found
 
 
-def stale_sets(plan: Plan, parts: StateParts) -> tuple[StatePart, ...]:
-    """Return the removal of the sets that no filter of a plan has."""
+def stale_sets(plan: Plan, parts: StateParts, lost: Collection[int] = ()) -> tuple[StatePart, ...]:
+    """Return the removal of the sets that no filter of a plan has, or that lack changes.
+
+    `lost`: OIDs of inner tables of which changes are missing.
+    """
     formulas = formulas_of(plan).values()
-    names = {each.name for formula in formulas for each in subselects_of(formula)}
+    names = {
+        each.name
+        for formula in formulas
+        for each in subselects_of(formula)
+        if each.table_oid not in lost
+    }
     found = parts.get("set", {})
     return tuple(
         StatePart("set", name, None) for name in found if name.partition("/")[0] not in names

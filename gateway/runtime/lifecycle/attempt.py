@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -32,8 +32,9 @@ import psycopg
 from gateway.core.errors import TransientError
 from gateway.core.failpoints import fail_point
 from gateway.core.lsn import ZERO_LSN, Lsn
-from gateway.core.watermark import CopyRequest, StateParts, Watermark
-from gateway.definitions.model import Definitions
+from gateway.core.watermark import CopyRequest, CopyState, StateParts, Watermark
+from gateway.definitions.model import Definitions, Plan
+from gateway.definitions.moving import inner_oids
 from gateway.definitions.tables.unread import with_unread
 from gateway.observe import event
 from gateway.routing.build.followed_tables import stale_sets
@@ -72,6 +73,7 @@ from gateway.runtime.planning.untrusted_texts import refused_requests, trusted_p
 from gateway.sink.delivery.committed_state import CommittedState
 from gateway.sink.delivery.sink import TransactionalSink
 from gateway.sink.registry.registry import Registry
+from gateway.source.provisioning.lost_members import lost_members
 from gateway.source.session.connection import connect
 from gateway.source.stream.connection import ReplicationConnection
 from gateway.source.stream.slot import is_reading
@@ -294,7 +296,11 @@ class Attempt:
             assert isinstance(decision, StartOver), "the slot is held, so it exists"
             start_over(slot, receiver, sink, decision)
             return None
-        stale = stale_sets(setup.plan, recovered.parts)
+        if self._finds_lost_members(slot, decision.watermark):
+            return None
+        unread = set[int]() if known is None else _lost_inner_tables(setup.plan, known.copies)
+        self._carried.broken_sets |= unread
+        stale = stale_sets(setup.plan, recovered.parts, unread)
         if known is not None and (known != committed or stale):
             # Before the publications: they may read the relations again at the next start, and
             # lose tables of sub-selects, whose sets must not be there when they come back.
@@ -317,6 +323,17 @@ class Attempt:
             ends = unknown_ends(settings, setup, recovered, lost)
             sink.begin_after(ends, setup.topic_ids)
         return replace(decision, watermark=watermark)
+
+    def _finds_lost_members(self, slot: SlotStart, watermark: Watermark) -> bool:
+        """Look for tables that others have taken out of the gateway's publications meanwhile.
+
+        The next attempt holds them, which is committed before they are added again. The one after
+        that copies them, or they wait for their owner.
+        """
+        connection, prefix = slot.outside.connection, slot.settings.source.slot
+        lost = lost_members(connection, slot.setup.plan, watermark.copies, prefix=prefix)
+        self._carried.faults = {**self._carried.faults, **lost}
+        return bool(lost)
 
     def _routes(self, slot: SlotStart) -> RelationRoutes:
         """Build the routes of the whole plan, with schemas registered and the evaluator open.
@@ -360,6 +377,16 @@ class Attempt:
         self._process.counters.set_denied(None)
         self._process.counters.enter("standby")
         self._process.pause(seconds)
+
+
+def _lost_inner_tables(plan: Plan, states: Iterable[CopyState]) -> set[int]:
+    """Return the tables of sub-selects that may have been in no publication of the gateway's.
+
+    Their sets are built again, as the tables that select by them are copied again.
+    """
+    held = {(s.subscription, s.oid) for s in states if s.cause in ("taken_out", "publication")}
+    copies = (copy for copy in plan.copies if (copy.subscription, copy.target_oid) in held)
+    return {oid for copy in copies for oid in inner_oids(copy.filters)}
 
 
 def _with_unread(slot: SlotStart, recovered: CommittedState) -> CommittedState:

@@ -43,6 +43,7 @@ from gateway.runtime.reload.reloader import PreparedDefinitions, Reloader
 from gateway.sink.delivery.batches import why_one_by_one
 from gateway.sink.delivery.sink import TransactionalSink
 from gateway.source.copy.chunk_reader import ChunkReader
+from gateway.source.provisioning.lost_members import MembersWatch
 from gateway.subselects.following import Following
 from gateway.subselects.sets.value_set import SetBrokenError
 from gateway.transactions import Assembler
@@ -85,6 +86,7 @@ class Streaming:
         self._receiver = receiver
         self._sink = sink
         self._accepted = {request.name for request in accepted}
+        self._members = MembersWatch(settings.source.slot)
         self._reader = PlanReader(
             settings,
             outside.connection,
@@ -262,6 +264,7 @@ class Streaming:
             copies=self._copies,
             requested=self._process.reload,
             held_looks=self._process.held_looks,
+            members=self._members,
             accepted=self._accepted,
         )
 

@@ -34,7 +34,7 @@ from typing import Final
 
 from gateway.core.closing import Closing
 from gateway.core.descriptors import wait_readable
-from gateway.core.errors import TransientError
+from gateway.core.errors import FatalError, TransientError
 from gateway.core.lsn import ZERO_LSN, Lsn, format_lsn
 from gateway.observe import event
 from gateway.pgoutput.frames import KEEPALIVE_TAG, XLOGDATA_TAG
@@ -209,7 +209,8 @@ class Receiver(Closing):
         Nothing else of this object may be used in the block.
 
         Raises:
-            Exception: what went wrong meanwhile; at the block's end, if that ends well.
+            Exception: what went wrong meanwhile; at the block's end, if that ends well. A fatal
+                failure also replaces a transient one of the block, which may be its consequence.
         """
         failure: list[Exception] = []
         ended, end = os.pipe()
@@ -217,15 +218,20 @@ class Receiver(Closing):
             target=self._answer, args=(ended, failure), name="pgsluice receiver", daemon=True
         )
         thread.start()
+        consequence: TransientError | None = None
         try:
             yield
+        except TransientError as error:
+            consequence = error
         finally:
             os.write(end, b"\0")
             thread.join()
             os.close(ended)
             os.close(end)
-        if failure:
+        if failure and (consequence is None or isinstance(failure[0], FatalError)):
             raise failure[0]
+        if consequence is not None:
+            raise consequence
 
     def finish(self, timeout_s: float) -> None:
         """End the stream, once the server has read the last feedback or time is up."""

@@ -17,7 +17,7 @@ import psycopg
 from gateway.config import Settings
 from gateway.core.background import OnWait, keep_waiting
 from gateway.core.descriptors import wait_readable
-from gateway.core.errors import DefinitionError, TransientError
+from gateway.core.errors import DefinitionError, GatewayError, TransientError
 from gateway.core.lsn import ZERO_LSN
 from gateway.core.records import Batch
 from gateway.core.watermark import CopyState, Watermark
@@ -38,6 +38,7 @@ from gateway.runtime.planning.ownership import refuse_foreign_topics
 from gateway.runtime.planning.plan import read_definitions, read_plan, recalled_plan
 from gateway.runtime.planning.preflight import plan_refusals, server_refusals
 from gateway.runtime.planning.routes import relation_routes, routing_settings
+from gateway.runtime.planning.table_checks import awaits_owner
 from gateway.runtime.planning.topics import (
     TOPICS_TIMEOUT_S,
     AllHeldError,
@@ -318,18 +319,20 @@ def _first_plan(
 ) -> tuple[Plan | None, Watermark | None]:
     """Return the plan, or the watermark of this slot in Kafka, if the plan depends on it.
 
-    It does if a table is held or the definitions are refused: the published tables decide then. It
-    does with masks as well, since a table keeps them under another name. Reading takes time.
+    It does if a table is held, or may be, until its owner has added it to the gateway's
+    publications, or if the definitions are refused: the published tables decide then. It does with
+    masks as well, since a table keeps them under another name. Reading takes time.
 
     Raises:
         DefinitionError: the definitions cannot be served.
         TransientError: a server does not answer.
     """
     refused: DefinitionError | None = None
+    plan: Plan | None = None
     try:
         if not definitions.masks:
             plan = read_plan(settings, connection, definitions, readable=readable)
-            if not plan.held:
+            if not plan.held and not awaits_owner(connection, plan, settings.source.slot):
                 return plan, None
     except DefinitionError as error:
         refused = error
@@ -344,11 +347,17 @@ def _first_plan(
         )
     topic, identity = settings.topics.progress, slot_identity(facts, settings)
     watermark = None
-    if describe_topics(settings.kafka, [topic]):
-        recovered = read_progress(settings.kafka, topic, identity, succeeding=True)
-        watermark = recovered.watermark
-        if watermark is not None:
-            watermark = replace(watermark, copies=released(watermark.copies, recovered.requests))
+    try:
+        if describe_topics(settings.kafka, [topic]):
+            recovered = read_progress(settings.kafka, topic, identity, succeeding=True)
+            watermark = recovered.watermark
+            if watermark is not None:
+                known = released(watermark.copies, recovered.requests)
+                watermark = replace(watermark, copies=known)
+    except GatewayError:
+        if plan is None or plan.held:
+            raise
+        return plan, None  # `check --sql` prints what its owner has to run, also without Kafka
     if isinstance(refused, TableLockedError) and watermark is None:
         raise TransientError(refused.message, hint=refused.hint)
     if refused is not None and watermark is None:

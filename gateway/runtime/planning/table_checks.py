@@ -37,7 +37,7 @@ from gateway.source.session.blockers import lock_holders
 from gateway.source.stream.options import wants_binary
 from schemas.settings.tables import Envelope, TypesTable
 
-__all__ = ["adding", "find_faults", "key_faults", "reserved_topics"]
+__all__ = ["adding", "awaits_owner", "find_faults", "key_faults", "reserved_topics"]
 
 _NO_KEY: Final = (
     "it has no key, and [envelope] gives this subscription no `t` records: a second copy would add"
@@ -80,7 +80,7 @@ def find_faults(
     known = tuple(states)
     faults: dict[TableId, Fault] = {}
     if rights:
-        faults |= _not_ours(connection, plan, settings.source.slot)
+        faults |= _not_ours(connection, plan, known, settings.source.slot)
         for table_id, why in {} if readable else _unreadable(connection, plan, known).items():
             # A table can lack both rights: its owner is asked for all at once.
             faults[table_id] = _joined([faults[table_id], why] if table_id in faults else [why])
@@ -282,22 +282,47 @@ def _joined(faults: Sequence[Fault]) -> Fault:
     )
 
 
-def _not_ours(connection: psycopg.Connection, plan: Plan, prefix: str) -> dict[TableId, Fault]:
-    """Return tables that cannot be added to the gateway's own publications now.
+def awaits_owner(connection: psycopg.Connection, plan: Plan, prefix: str) -> bool:
+    """Whether the gateway's publications exist, and lack tables that the role may not add.
 
-    The role has no right to it, or another session holds a lock on one for long.
-
-    Nothing is returned if the publications themselves neither exist nor can be created, or if no
-    table would be left: then the rights concern every table, and the start names them.
+    Raises:
+        TransientError: the connection is gone.
     """
     names = [prefix + suffix for suffix in SUFFIXES]
+    if not (new := _new_members(connection, plan, names)):
+        return False
+    own = own_publications(connection, names, new)
+    return len(own.existing) == len(names) and bool(
+        own.foreign or not own.unowned.isdisjoint(new.values())
+    )
+
+
+def _new_members(
+    connection: psycopg.Connection, plan: Plan, names: Sequence[str]
+) -> dict[int, str]:
+    """Return the tables that are to be added, and the names of the publications."""
     existing = read_existing(connection, names)
-    new = {
+    return {
         oid: publication.name
         for publication in plan.server_publications
         for oid in publication.table_oids
         if publication.name not in existing or oid not in existing[publication.name].table_oids
     }
+
+
+def _not_ours(
+    connection: psycopg.Connection, plan: Plan, states: Iterable[CopyState], prefix: str
+) -> dict[TableId, Fault]:
+    """Return tables that cannot be added to the gateway's own publications now.
+
+    The role has no right to it, or another session holds a lock on one for long. A table that the
+    file names is returned only if it is held by now: others go on without it.
+
+    Nothing is returned if the publications themselves neither exist nor can be created, or if no
+    table would be left: then the rights concern every table, and the start names them.
+    """
+    names = [prefix + suffix for suffix in SUFFIXES]
+    new = _new_members(connection, plan, names)
     if not new:
         return {}
     own = own_publications(connection, names, new)
@@ -321,7 +346,8 @@ def _not_ours(connection: psycopg.Connection, plan: Plan, prefix: str) -> dict[T
             faults[table_id] = Fault(reason, (statement,), cause="publication")
     if not own.existing and plan.targets <= faults.keys():
         return {}
-    return {table_id: why for table_id, why in faults.items() if table_id in plan.open_ended}
+    held = {(state.subscription, state.oid) for state in states if state.state == "held"}
+    return {id_: why for id_, why in faults.items() if id_ in plan.open_ended or id_ in held}
 
 
 def adding(publication: str, table: Table) -> str:

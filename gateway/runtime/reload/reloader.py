@@ -33,7 +33,7 @@ from gateway.core.errors import FatalError, GatewayError, HiddenMarkersError, Tr
 from gateway.core.lsn import Lsn
 from gateway.core.watermark import CopyRequest, CopyState, Watermark
 from gateway.definitions.changes import copy_states
-from gateway.definitions.model import Definitions, Fault, Plan
+from gateway.definitions.model import Definitions, Fault, Plan, TableId
 from gateway.observe import Counters, event
 from gateway.routing import RoutingSettings
 from gateway.runtime.planning.hidden_markers import WhyHidden, left_out, reasons_of, still_hidden
@@ -51,6 +51,7 @@ from gateway.sink.own_topics.progress import read_progress
 from gateway.sink.registry.registry import Registry
 from gateway.source.catalog.shapes import ShapeWatch
 from gateway.source.catalog.watch import CatalogWatch
+from gateway.source.provisioning.lost_members import MembersWatch
 from gateway.source.provisioning.own_publications import extend_publications
 from gateway.source.provisioning.trigger_installation import has_ddl_messages
 from gateway.source.session.blockers import session_name
@@ -116,6 +117,7 @@ class Reloader:
         copies: Returns the current states of all copies.
         requested: Called often; returns True once after a request to read the definitions.
         held_looks: Schedule of retries of held tables.
+        members: Watch of the gateway's own publications, which lasts as long as the stream.
         accepted: Names of accepted requests, which may still be in Kafka.
 
     Attributes:
@@ -134,6 +136,7 @@ class Reloader:
         copies: Callable[[], Sequence[CopyState]],
         requested: Callable[[], bool],
         held_looks: HeldLooks,
+        members: MembersWatch,
         accepted: Collection[str] = (),
     ) -> None:
         self._settings = settings
@@ -143,6 +146,8 @@ class Reloader:
         self._requested = requested
         self._catalog = CatalogWatch(setup.definitions, setup.catalog)
         self._shapes = ShapeWatch()
+        self._members = members
+        self._lost: dict[TableId, Fault] = {}  # with changes that are missing from the stream
         self._stream_plan = stream_plan
         self._compared: Plan | None = None
         self._copies = copies
@@ -263,12 +268,22 @@ class Reloader:
         retired = self._catalog.is_new and bool(self._plan.earlier)
         changed = self._catalog.has_changed(connection, self._plan)
         changed |= self._shapes.has_changed(connection, self._plan)
+        self._pending |= self._has_lost_members(connection, again=changed)
+        # An owner may have added what the gateway may not.
+        changed |= self._members.has_changed and bool(self._plan.held)
         stream_plan = self._stream_plan()
         self._pending |= retired or changed or stream_plan is not self._compared
         self._compared = stream_plan
         held = bool(self._plan.held or self._counters.refusal or self._counters.muted)
         # Granted roles, and schemas that the registry accepts now, are in no digest.
         self._retry_held(held)
+
+    def _has_lost_members(self, connection: psycopg.Connection, *, again: bool) -> bool:
+        """Whether others have taken more tables out of the gateway's own publications."""
+        lost = self._members.look(connection, self._plan, self._copies(), again=again)
+        is_new = not lost.keys() <= self._lost.keys()
+        self._lost |= lost
+        return is_new
 
     def _retry_hidden(self) -> None:
         """Retry subscriptions whose markers could not be read: an operator need not know of that.
@@ -337,8 +352,12 @@ class Reloader:
             if table.subscription in muted_now and table.reason == muted.get(table.subscription)
         }
         taken: dict[str, Owner] = {}
+        self._has_lost_members(connection, again=True)
         while True:
             plan = read_plan(settings, connection, definitions, self._current(), faults=refused)
+            if lost := {id_: why for id_, why in self._lost.items() if id_ in plan.targets}:
+                refused |= lost
+                continue
             settings = with_topics(settings, plan, self._watermark.copies, self._setup.names)
             differs = self._differs(connection, settings, plan, rewritten, reconcile)
             if not differs and muted_now == muted.keys():
@@ -365,8 +384,11 @@ class Reloader:
             if not more:
                 break
             refused |= more
+        if self._has_lost_members(connection, again=True):
+            raise TransientError("the gateway's publications are being altered by somebody else")
         for line in extend_publications(connection, plan, prefix=settings.source.slot):
             event(_LOG, logging.INFO, "publication", detail=line)
+            self._members.forget()
         self._hold_loop()
         point = wal_flush_lsn(connection)
         left = {name: why for name, why in hidden.items() if name in routing.muted}

@@ -21,6 +21,10 @@ class Existing:
     Attributes:
         plain: Whether it has nothing but FOR TABLE, without column lists.
         filters: Filters by OID, as the server prints them.
+        rows: OID of the row of the catalog that makes a table a member, by the table's OID.
+        listed: OIDs of the tables with a column list.
+        version: Transaction that has altered it last, beside its members.
+        owner: OID of its owner.
     """
 
     table_oids: frozenset[int]
@@ -29,13 +33,26 @@ class Existing:
     generated: bool
     plain: bool
     filters: Mapping[int, str]
+    rows: Mapping[int, int]
+    listed: frozenset[int]
+    version: str
+    owner: int
+
+    def is_like(self, other: Existing) -> bool:
+        """Whether two publications have the same owner and publish their members in one way."""
+        return (self.owner, self.operations, self.via_root, self.generated) == (
+            other.owner,
+            other.operations,
+            other.via_root,
+            other.generated,
+        )
 
 
 def read_existing(connection: psycopg.Connection[Any], names: Sequence[str]) -> dict[str, Existing]:
     """Return those of `names` that exist; filters as the session's settings have them printed."""
     version = connection.info.server_version
     generated = "p.pubgencols = 's'" if version >= 180000 else "false"
-    plain, filters = "NOT p.puballtables", "NULL"
+    plain, filters, listed = "NOT p.puballtables", "NULL", "NULL"
     if version >= 150000:
         plain += (
             " AND NOT EXISTS (SELECT FROM pg_catalog.pg_publication_namespace AS n"
@@ -49,11 +66,18 @@ def read_existing(connection: psycopg.Connection[Any], names: Sequence[str]) -> 
             " FROM pg_catalog.pg_publication_rel AS r"
             " WHERE r.prpubid = p.oid AND r.prqual IS NOT NULL)"
         )
+        listed = (
+            "ARRAY(SELECT r.prrelid FROM pg_catalog.pg_publication_rel AS r"
+            " WHERE r.prpubid = p.oid AND r.prattrs IS NOT NULL)"
+        )
     rows = connection.execute(
         "SELECT p.pubname, ARRAY("  # noqa: S608
-        "SELECT r.prrelid FROM pg_catalog.pg_publication_rel AS r WHERE r.prpubid = p.oid),"
+        "SELECT r.prrelid FROM pg_catalog.pg_publication_rel AS r WHERE r.prpubid = p.oid"
+        " ORDER BY r.oid),"
         " p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate,"
-        f" p.pubviaroot, {generated}, {plain}, {filters}"
+        f" p.pubviaroot, {generated}, {plain}, {filters},"
+        " ARRAY(SELECT r.oid FROM pg_catalog.pg_publication_rel AS r WHERE r.prpubid = p.oid"
+        f" ORDER BY r.oid), {listed}, p.xmin::text, p.pubowner"
         " FROM pg_catalog.pg_publication AS p"
         " WHERE p.pubname = ANY(%s) ORDER BY p.pubname".encode(),
         (list(names),),
@@ -67,6 +91,10 @@ def read_existing(connection: psycopg.Connection[Any], names: Sequence[str]) -> 
             generated=row[7],
             plain=row[8],
             filters={int(oid): text for oid, text in (row[9] or {}).items()},
+            rows=dict(zip(row[1], row[10], strict=True)),
+            listed=frozenset(row[11] or ()),
+            version=row[12],
+            owner=row[13],
         )
         for row in rows
     }

@@ -17,6 +17,7 @@ from gateway.runtime.planning.setup import set_up
 from gateway.runtime.reload.held_retries import HeldLooks
 from gateway.runtime.reload.reloader import Reloader
 from gateway.sink.registry.registry import Registry
+from gateway.source.provisioning.lost_members import MembersWatch
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import (
     Connection,
@@ -325,6 +326,7 @@ def test_a_watch_that_fails_for_no_known_reason_ends_the_loop_with_that(
             copies=tuple,
             requested=broken,
             held_looks=HeldLooks(0.0),
+            members=MembersWatch(settings.source.slot),
         )
 
     def end() -> None:

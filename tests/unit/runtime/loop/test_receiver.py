@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.core.errors import TransientError
+from gateway.core.errors import FatalError, GatewayError, TransientError
 from gateway.core.lsn import Lsn
 from gateway.pgoutput.messages import Insert
 from gateway.runtime.loop.disk_queue import DiskQueue
@@ -170,6 +170,36 @@ def test_what_goes_wrong_meanwhile_is_raised_at_the_end_of_the_block() -> None:
     receiver = Receiver(source)
     with pytest.raises(TransientError, match="the connection is gone"), receiver.answering():
         wait_until(lambda: bool(closed), 60, "the connection to be closed at once")
+    FakeSource.close(source)
+
+
+@pytest.mark.parametrize(
+    ("failure", "raised"),
+    [
+        (FatalError("the server decodes without a publication"), "decodes without a publication"),
+        (TransientError("the connection is gone"), "the slot was lost"),
+    ],
+)
+def test_a_fatal_failure_meanwhile_is_the_cause_of_a_transient_one_of_the_block(
+    failure: GatewayError, raised: str
+) -> None:
+    closed: list[bool] = []
+
+    class Broken(FakeSource):
+        def receive(self, limit: int) -> Sequence[bytes]:
+            raise failure
+
+        def close(self) -> None:
+            closed.append(True)
+
+    def fail() -> None:
+        wait_until(lambda: bool(closed), 60, "the connection to be closed at once")
+        raise TransientError("the slot was lost")
+
+    source = Broken([])
+    receiver = Receiver(source)
+    with pytest.raises(GatewayError, match=raised), receiver.answering():
+        fail()
     FakeSource.close(source)
 
 
