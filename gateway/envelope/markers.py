@@ -138,7 +138,7 @@ def encode_progress(
         end_lsn: Position in the source's WAL.
         timeline: Timeline of that WAL.
         commit_time: As for END; None if unknown.
-        offsets: What the Kafka transaction has written to the subscription's table topics.
+        offsets: Records that the Kafka transaction has written to the subscription's table topics.
     """
     time = _NULL if commit_time is None else _PRESENT + encode_long(commit_time + EPOCH_SHIFT_US)
     # No `commit_lsn`, no `xid`; no `origin`, no `gid`, no `topics`.

@@ -67,10 +67,16 @@ BEGIN
     -- Who may read the key stays who may: only what is made now is nobody's.
     PERFORM pg_catalog.set_config('pgsluice.is_new', (
         pg_catalog.to_regclass('pgsluice.key') IS NULL)::text, true);
-    SELECT * INTO role FROM pg_catalog.pg_roles WHERE rolname = 'pgsluice_ddl';
-    IF role.oid IS NULL THEN
-        CREATE ROLE pgsluice_ddl NOLOGIN;
-    ELSIF role.rolcanlogin OR role.rolsuper OR role.rolcreaterole OR role.rolcreatedb
+    LOOP
+        SELECT * INTO role FROM pg_catalog.pg_roles WHERE rolname = 'pgsluice_ddl';
+        EXIT WHEN role.oid IS NOT NULL;
+        BEGIN
+            CREATE ROLE pgsluice_ddl NOLOGIN;
+        EXCEPTION WHEN duplicate_object OR unique_violation THEN
+            NULL;  -- Made meanwhile for another database of the server; it is looked at as well.
+        END;
+    END LOOP;
+    IF role.rolcanlogin OR role.rolsuper OR role.rolcreaterole OR role.rolcreatedb
         OR role.rolreplication OR role.rolbypassrls OR EXISTS (
             SELECT FROM pg_catalog.pg_auth_members AS m
             WHERE m.member = role.oid OR (m.roleid = role.oid AND m.member <> installer))
