@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from devkit.embedded.postgres import EmbeddedPostgres
 from gateway.core.errors import SlotBusyError
 from gateway.runtime.lifecycle.leadership import lock_first_start
 from gateway.source.provisioning.event_trigger import INSTALL
@@ -16,6 +18,7 @@ from gateway.source.provisioning.trigger_installation import find_installation
 from tests.security.conftest import Attacker
 from tests.support.backends.servers import Database
 from tests.support.gateway.scene import Connection, value_of
+from tests.support.run.waiting import wait_until
 
 pytestmark = [
     pytest.mark.postgres,
@@ -137,6 +140,28 @@ def test_what_others_own_under_the_name_pgsluice_is_not_adopted(
         with pytest.raises(psycopg.errors.RaiseException, match=r"relation pgsluice\.key"):
             connection.execute(INSTALL.encode())
         connection.rollback()
+
+
+def test_two_databases_of_a_server_get_them_at_once(postgres_major: int) -> None:
+    # A server of its own: those that tests share have the role from their beginning.
+    with (
+        EmbeddedPostgres(postgres_major) as server,
+        server.connect() as first,
+        server.connect() as watching,
+    ):
+        watching.execute("CREATE DATABASE other")
+        with (
+            server.connect("other") as second,
+            ThreadPoolExecutor(1) as threads,
+        ):
+            with first.transaction():
+                first.execute("CREATE ROLE pgsluice_ddl NOLOGIN")
+                installing = threads.submit(second.execute, INSTALL.encode())
+                waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE pid = %s AND NOT granted)"
+                pid = second.info.backend_pid
+                wait_until(lambda: value_of(watching, waits, pid), 60, "one to wait for the other")
+            installing.result(60)
+            assert find_installation(second) is not None
 
 
 def test_nobody_else_can_call_the_functions_or_read_the_key(

@@ -123,6 +123,7 @@ def test_rows_on_the_move_are_no_difference_and_a_missing_one_is(
 
         # On a fast machine it can end before the next partition comes or goes.
         verified = wait_until(verify_while_partitions_move, 60, "partitions to come or go")
+        assert verified is not None
         # In a file of its own: the gateway reads its file again when a partition comes or goes.
         definitions = s.project.definitions.replace(f"({EU})", f"({EU} OR id = {LOST})")
         (tmp_path / "other").mkdir()
