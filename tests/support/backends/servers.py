@@ -22,7 +22,6 @@ from psycopg import sql
 from devkit.embedded.kafka import EmbeddedKafka
 from devkit.embedded.postgres import EmbeddedPostgres
 from devkit.embedded.registry import API_PATH, EmbeddedRegistry, accepts_compatibility
-from gateway.source.provisioning.event_trigger import ROLE
 from tests.support.run.environment import memory_folder
 from tests.support.run.seeds import setseed
 from tests.support.run.waiting import wait_until
@@ -167,11 +166,7 @@ class Servers:
         """The run's server of this major version."""
         if major not in self._postgres:
             start = self._container_postgres if self.containers else self._local_postgres
-            self._postgres[major] = server = start(major)
-            # Roles are of all databases: of two tests that install the event triggers at once, the
-            # second would fail to make the role that the first one is making.
-            with psycopg.connect(server.dsn(), autocommit=True) as connection:
-                connection.execute(f"CREATE ROLE {ROLE} NOLOGIN".encode())
+            self._postgres[major] = start(major)
         return self._postgres[major]
 
     def kafka(self) -> str:
