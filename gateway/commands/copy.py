@@ -115,7 +115,7 @@ def copy(
             timeout_s,
             waits_for="cancel the copies"
             if cancel
-            else f"copy {counted(len(chosen), 'table')}"
+            else f"copy {counted(len({key[1:] for key in chosen}), 'table')}"
             if wait
             else "accept the request",
             absent=SlotError(

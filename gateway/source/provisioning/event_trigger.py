@@ -73,7 +73,10 @@ BEGIN
         BEGIN
             CREATE ROLE pgsluice_ddl NOLOGIN;
         EXCEPTION WHEN duplicate_object OR unique_violation THEN
-            NULL;  -- Made meanwhile for another database of the server; it is looked at as well.
+            -- Made meanwhile for another database of the server: it is looked at as well.
+            IF pg_catalog.current_setting('transaction_isolation') <> 'read committed' THEN
+                RAISE;  -- No later snapshot would have it.
+            END IF;
         END;
     END LOOP;
     IF role.rolcanlogin OR role.rolsuper OR role.rolcreaterole OR role.rolcreatedb
