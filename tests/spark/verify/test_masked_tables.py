@@ -17,7 +17,7 @@ from gateway.commands.consume import consumer_settings
 from gateway.config import load_settings
 from spark_consumer.job.job import run
 from tests.support.backends.servers import Database
-from tests.support.gateway.scene import Scene, running, scene
+from tests.support.gateway.scene import IN_TIME, Scene, running, scene
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,11 +104,11 @@ def test_masked_tables_are_verified_while_writes_go_on(
     gateway.wait_until_copied()
     with running(job):
         with running(write):
-            verified = s.cli("verify", "--timeout", "300")
+            verified = s.cli("verify", *IN_TIME)
         monkeypatch.setenv(
             "PGSLUICE_COLUMNS__HASH_KEY", "another key, of forty characters or more."
         )
-        other = s.cli("verify", "--timeout", "300")
+        other = s.cli("verify", *IN_TIME)
     assert gateway.terminate() == 0
 
     assert verified.code == 0, verified.out + verified.err

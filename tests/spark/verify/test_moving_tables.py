@@ -16,7 +16,7 @@ from gateway.commands.consume import consumer_settings
 from gateway.config import load_settings
 from spark_consumer.job.job import run
 from tests.support.backends.servers import Database
-from tests.support.gateway.scene import Ended, Scene, cli, running, scene
+from tests.support.gateway.scene import IN_TIME, Ended, Scene, cli, running, scene
 from tests.support.run.seeds import in_turn
 from tests.support.run.waiting import wait_until
 
@@ -117,7 +117,7 @@ def test_rows_on_the_move_are_no_difference_and_a_missing_one_is(
 
         def verify_while_partitions_move() -> Ended | None:
             before = len(changes)
-            found = s.cli("verify", "--timeout", "600")
+            found = s.cli("verify", *IN_TIME)
             is_enough = found.code or customers is PLAIN or len(changes) > before
             return found if is_enough else None
 
@@ -128,7 +128,7 @@ def test_rows_on_the_move_are_no_difference_and_a_missing_one_is(
         definitions = s.project.definitions.replace(f"({EU})", f"({EU} OR id = {LOST})")
         (tmp_path / "other").mkdir()
         project = replace(s.project, folder=tmp_path / "other", definitions=definitions)
-        other = cli("verify", "--timeout", "600", "--config", str(project.write()))
+        other = cli("verify", *IN_TIME, "--config", str(project.write()))
 
         def moves() -> int:
             return sum(marker["kind"] == "MOVE" for marker in s.markers())

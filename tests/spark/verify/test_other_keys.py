@@ -16,7 +16,7 @@ from gateway.commands.consume import consumer_settings
 from gateway.config import load_settings
 from spark_consumer.job.job import run
 from tests.support.backends.servers import Database
-from tests.support.gateway.scene import Scene, running, scene
+from tests.support.gateway.scene import IN_TIME, Scene, running, scene
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,7 +82,7 @@ def test_tables_under_other_keys_are_verified_while_writes_go_on(
     gateway = s.project.start()
     gateway.wait_until_copied()
     with running(job), running(write):
-        verified = s.cli("verify", "--timeout", "300")
+        verified = s.cli("verify", *IN_TIME)
     assert gateway.terminate() == 0
 
     assert verified.code == 0, verified.out + verified.err

@@ -22,7 +22,7 @@ from gateway.copy.lines import CopyRow
 from spark_consumer.job.job import run
 from tests.support.backends.servers import Database, DatabaseFactory
 from tests.support.gateway.native import NativeSubscription
-from tests.support.gateway.scene import Connection, Scene, running, scene
+from tests.support.gateway.scene import IN_TIME, Connection, Scene, running, scene
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -133,19 +133,19 @@ def test_tables_are_verified_while_writes_go_on(
     gateway.wait_until_copied()
     with running(job):
         with running(writing(s.connect, seed)):
-            source = s.cli("verify", "--timeout", "300")
+            source = s.cli("verify", *IN_TIME)
             assert source.code == 0, source.out + source.err
             assert f"{s.slot}: 2 of 2 tables equal the source at " in source.out
-            natively = s.cli("verify", "--timeout", "300", "--native", native.database.dsn)
+            natively = s.cli("verify", *IN_TIME, "--native", native.database.dsn)
             assert natively.code == 0, natively.out + natively.err
             assert f"{s.slot}: 3 of 3 tables equal the native subscriber at " in natively.out
-        log = s.cli("verify", "--timeout", "300", "--table", "log")
+        log = s.cli("verify", *IN_TIME, "--table", "log")
         with monkeypatch.context() as patch:
             patch.setattr(source_module, "SourceReader", restless(s.connect, reads))
-            bag = s.cli("verify", "--timeout", "300", "--table", "public.bag")
+            bag = s.cli("verify", *IN_TIME, "--table", "public.bag")
         s.project.definitions = s.project.definitions.replace("region = 'EU'", "region = 'US'")
         both = ("--table", "public.orders", "--table", "public.bag")
-        other = s.cli("verify", "--timeout", "300", *both)
+        other = s.cli("verify", *IN_TIME, *both)
     tables = s.cli("tables")
     late = s.cli("verify", "--timeout", "1", "--table", "public.orders")
     assert gateway.terminate() == 0

@@ -17,9 +17,8 @@ from gateway.config import load_settings
 from schemas.settings.tables import TYPE_CHOICES, TableFormatName
 from spark_consumer.job.job import run
 from tests.spark.with_gateway.test_native_types import assert_same
-from tests.support.gateway.scene import Scene, running, scene
+from tests.support.gateway.scene import IN_TIME, Scene, running, scene
 from tests.support.run.seeds import in_turn, setseed
-from tests.support.run.waiting import PATIENCE
 from tests.support.spark.every_format import choose_formats, subscriptions
 from tests.support.workloads.values import TEXTS, array_of
 
@@ -135,7 +134,7 @@ def compare(
                 connection.execute(f"INSERT INTO {table} {rows}(61, 90) AS n".encode())
                 connection.execute(f"DELETE FROM {table} WHERE id % 9 = 0".encode())
                 connection.execute(f"UPDATE {table} SET id = id + 1000 WHERE id % 7 = 0".encode())
-            verified = s.cli("verify", "--timeout", str(300 * PATIENCE))
+            verified = s.cli("verify", *IN_TIME)
         assert gateway.terminate() == 0
 
         assert verified.code == 0, verified.out + verified.err

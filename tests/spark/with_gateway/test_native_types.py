@@ -23,9 +23,8 @@ from schemas.settings.tables import TYPE_CHOICES
 from spark_consumer.job.job import run
 from spark_consumer.names import quoted
 from spark_consumer.values.conversions import printed_sql
-from tests.support.gateway.scene import Scene, running, scene
+from tests.support.gateway.scene import IN_TIME, Scene, running, scene
 from tests.support.run.seeds import ALL, in_turn, setseed
-from tests.support.run.waiting import PATIENCE
 from tests.support.workloads.values import (
     ARRAYS,
     CHOSEN,
@@ -170,13 +169,13 @@ def test_random_values_come_back_as_the_server_has_them(
             )
             connection.execute("UPDATE printed SET id = -id WHERE id % 5 = 0")
             connection.execute("UPDATE keyed SET at = at + interval '1 us' WHERE id % 5 = 0")
-            verified = s.cli("verify", "--timeout", str(300 * PATIENCE))
+            verified = s.cli("verify", *IN_TIME)
             connection.execute(
                 "INSERT INTO keyed VALUES (0, '0:00', '{5000}', 'today', ARRAY[ARRAY[0.5, 1]])"
             )
-            differs = s.cli("verify", "--timeout", str(300 * PATIENCE), "--table", "public.keyed")
+            differs = s.cli("verify", *IN_TIME, "--table", "public.keyed")
             connection.execute("DELETE FROM keyed WHERE id = 0")
-            again = s.cli("verify", "--timeout", str(300 * PATIENCE), "--table", "public.keyed")
+            again = s.cli("verify", *IN_TIME, "--table", "public.keyed")
         assert gateway.terminate() == 0
 
         assert verified.code == 0, verified.out + verified.err

@@ -16,7 +16,7 @@ from gateway.commands.consume import consumer_settings
 from gateway.config import load_settings
 from spark_consumer.job.job import run
 from spark_consumer.reader import state_at
-from tests.support.gateway.scene import Connection, Scene, running, scene
+from tests.support.gateway.scene import IN_TIME, Connection, Scene, running, scene
 from tests.support.run.seeds import in_turn, setseed
 from tests.support.run.waiting import wait_until
 from tests.support.spark.every_format import FORMATS, choose_formats, subscriptions
@@ -106,11 +106,11 @@ def test_random_json_is_in_the_tables_as_the_server_has_it_and_what_is_none_hold
                 connection.execute(f"UPDATE {table} SET id = id + 1000 WHERE id % 7 = 0".encode())
             connection.execute("UPDATE kept SET n = n + 1 WHERE id % 5 = 0")
             connection.execute("UPDATE bag SET b = '[1.0]' WHERE id % 5 = 0")
-            verified = s.cli("verify", "--timeout", "300")
+            verified = s.cli("verify", *IN_TIME)
             connection.execute("""INSERT INTO poor VALUES (2, '{"secret": 1e400}')""")
             connection.execute("UPDATE kept SET b = '{\"last\": 1}' WHERE id = 1")
             wait_until(is_held, 120, "the table with a value that is none")
-            after = s.cli("verify", "--timeout", "300")
+            after = s.cli("verify", *IN_TIME)
         assert gateway.terminate() == 0
 
         assert verified.code == 0, verified.out + verified.err

@@ -31,6 +31,8 @@ from tests.support.run.waiting import PATIENCE, wait_until
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 TIMEOUT_S = 60.0
+IN_TIME = ("--timeout", str(300 * PATIENCE))
+"""Arguments of a command that waits for a Spark job, on a machine that may be busy."""
 
 
 @dataclass(frozen=True)
