@@ -270,9 +270,14 @@ def warn_of_gaps(
                 "read up to the second position; then move it again"
             )
         else:
+            why = (
+                "and the source has failed over since"
+                if owner.timeline
+                else "but its marker does not name the timeline"
+            )
             hint = (
-                f"{before} had published up to {format_lsn(owner.reached)}, and the source has "
-                "failed over since: compare the subscription's tables with what readers have"
+                f"{before} had published up to {format_lsn(owner.reached)}, {why}: compare the "
+                "subscription's tables with what readers have"
             )
         event(
             _LOG,

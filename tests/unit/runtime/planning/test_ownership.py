@@ -97,6 +97,7 @@ def test_positions_of_a_timeline_count_only_up_to_where_it_was_left(
         pytest.param(2, 70, "0/28", "failed over since", id="beyond where the timeline was left"),
         pytest.param(1, 70, "not known", "failed over since", id="of no timeline of the server"),
         pytest.param(0, 0, "not known", "while the slot of ", id="nothing was published"),
+        pytest.param(0, 70, "not known", "does not name the timeline", id="without a timeline"),
     ],
 )
 def test_a_gap_is_said_that_positions_of_another_timeline_would_hide(
