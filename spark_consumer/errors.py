@@ -62,7 +62,7 @@ class FatalConsumerError(ConsumerError):
 class AccessError(FatalConsumerError):
     """Kafka or the registry refuses the job's user, so it concerns every table.
 
-    It is retried like a failure outside: a server that restarts may not know its users yet.
+    The subscription is started again a few times: a server that restarts may not know its users.
     """
 
 

@@ -26,12 +26,14 @@ from schemas.topic_names import topic_identifier
 from spark_consumer.display import logger
 from spark_consumer.errors import (
     COPY_AGAIN,
+    AccessError,
     ConsumerError,
     FatalConsumerError,
     SettingsError,
     TransientConsumerError,
 )
 from spark_consumer.formats.choice import open_formats
+from spark_consumer.job.rebuild import BACK_OFF_S, TRIES
 from spark_consumer.job.subscription_query import Subscription
 from spark_consumer.job.telemetry import telemetry
 from spark_consumer.kafka.registry import Registry
@@ -71,7 +73,8 @@ def run(
 
     Raises:
         FatalConsumerError: a person must act.
-            Among others, the broker or the registry refuses the user (`AccessError`).
+            Among others, the broker or the registry has refused the user (`AccessError`) as often
+            as a batch is attempted.
         TransientConsumerError: the broker, the registry or the file system does not answer.
     """
     if not settings.subscriptions:
@@ -172,6 +175,8 @@ class _Watch:
         self._ended: dict[Subscription, ConsumerError] = {}
         # Times of retry of held subscriptions; without any if the job is to end at `endpos`.
         self._retry_at: dict[Subscription, float] = {}
+        # By subscription, the last applied marker and the number of refusals since.
+        self._refusals: dict[Subscription, tuple[int, int]] = {}
         self._stopping = stopping
         self._pulse = pulse
         self._all = list(subscriptions)
@@ -212,10 +217,16 @@ class _Watch:
 
     @contextmanager
     def _holding(self, subscription: Subscription) -> Iterator[None]:
-        """Hold a subscription for which the block fails; raise errors that concern every table."""
+        """Hold a subscription for which the block fails; raise errors that concern every table.
+
+        Refusals of the user are raised when they do not pass: a server that restarts may not know
+        its users yet. Wherever one comes, the subscription is started again after a pause.
+        """
         try:
             yield
         except Exception as error:
+            if isinstance(error, AccessError) and self._start_again(subscription, error):
+                return
             if (every := every_table(error)) is not None:
                 raise every from error
             if subscription in self._waiting:
@@ -228,6 +239,22 @@ class _Watch:
             if not self._settings.available_now and self._settings.endpos is None:
                 self._retry_at[subscription] = time.monotonic() + _RETRY_S
             subscription.hold(known)
+
+    def _start_again(self, subscription: Subscription, error: AccessError) -> bool:
+        """Let a refused subscription start again after a pause; return False after the last try."""
+        marker = subscription.manifest.marker
+        before, count = self._refusals.get(subscription, (marker, 0))
+        count = count + 1 if before == marker else 1
+        self._refusals[subscription] = marker, count
+        if count >= TRIES:
+            return False
+        self._end(subscription)
+        if subscription not in self._waiting:
+            self._waiting.append(subscription)
+        wait_s = BACK_OFF_S * 2 ** (count - 1)
+        _log.warning("retrying in %g s: %s", wait_s, error.message)
+        self._stopping.wait(wait_s)
+        return True
 
     def _warn_of_names(self) -> None:
         """Warn, once, of names in `consumer.history` that are no subscription's tables.

@@ -103,7 +103,8 @@ class Planner:
             last: Whether this is the last attempt: then transient failures hold tables, too.
 
         Raises:
-            TransientConsumerError, AccessError: the batch should be retried.
+            TransientConsumerError: the batch should be retried.
+            AccessError: the broker or the registry refuses the user.
         """
         self._manifest = manifest
         try:

@@ -19,12 +19,7 @@ from pyspark.sql import SparkSession
 
 from spark_consumer.apply.driver.reader import SmallReader
 from spark_consumer.display import logger
-from spark_consumer.errors import (
-    COPY_AGAIN,
-    AccessError,
-    TableError,
-    TransientConsumerError,
-)
+from spark_consumer.errors import COPY_AGAIN, TableError, TransientConsumerError
 from spark_consumer.formats.catalog import Catalog, write_catalog
 from spark_consumer.formats.commit_metadata import Found
 from spark_consumer.formats.protocol import TableFormat
@@ -54,12 +49,12 @@ from spark_consumer.states.manifests import (
 )
 from spark_consumer.states.views import Views
 
-__all__ = ["Rebuild"]
+__all__ = ["BACK_OFF_S", "TRIES", "Rebuild"]
 
 _log: Final = logger(__name__)
-_TRIES: Final = 4
+TRIES: Final = 4
 """Number of attempts at a batch."""
-_BACK_OFF_S: Final = 1.0
+BACK_OFF_S: Final = 1.0
 """Pause after the first attempt, in seconds; it doubles with each."""
 _PRUNE_CUTS: Final = 100
 """Number of cuts between two removals of old manifests."""
@@ -217,14 +212,14 @@ class Rebuild:
         Raises:
             ConsumerError: the job cannot continue; a table that fails is held instead.
         """
-        for trial in range(1, _TRIES + 1):
+        for trial in range(1, TRIES + 1):
             try:
-                self._try(batch, last=trial == _TRIES)
+                self._try(batch, last=trial == TRIES)
                 return
-            except (TransientConsumerError, AccessError) as error:
-                if trial == _TRIES or self._stopping.is_set():
+            except TransientConsumerError as error:
+                if trial == TRIES or self._stopping.is_set():
                     raise
-                wait_s = _BACK_OFF_S * 2 ** (trial - 1)
+                wait_s = BACK_OFF_S * 2 ** (trial - 1)
                 _log.warning("retrying in %g s: %s", wait_s, error.message)
                 self._stopping.wait(wait_s)
                 if isinstance(error, SparkFailedError) and len(batch.markers) > 1:

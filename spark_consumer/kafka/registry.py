@@ -17,6 +17,7 @@ from spark_consumer.spark.failures import TableTransientError
 
 __all__ = ["Registry", "Schemas"]
 
+_OK: Final = 200
 _NOT_FOUND: Final = 404
 _NO_ACCESS: Final = (401, 403)
 _PASSING: Final = (408, 429)
@@ -103,7 +104,8 @@ class Registry:
                 f"the schema registry has no schema with id {schema_id}",
                 hint="is [registry] url the registry that the gateway writes to?",
             )
-        if self._answers_others(schema_id):
+        others = self._status_of_others(schema_id)
+        if others == _OK:
             if status is None and isinstance(error, _NO_SCHEMA):
                 return _broken(schema_id, "its answer is no schema")
             why = type(error).__name__ if status is None else f"status {status}"
@@ -119,7 +121,7 @@ class Registry:
                 f"the schema registry does not answer: {type(error).__name__}",
                 hint="check [registry] url",
             )
-        if status in _NO_ACCESS:
+        if status in _NO_ACCESS and others in _NO_ACCESS:
             return AccessError(
                 f"the schema registry refuses access: status {status}",
                 hint='check "basic.auth.user.info" in [registry], or how else it knows users',
@@ -128,17 +130,21 @@ class Registry:
             f"the schema registry refused schema {schema_id}: status {status}"
         )
 
-    def _answers_others(self, schema_id: int) -> bool:
-        """Whether the registry answers now, for what another schema needs."""
+    def _status_of_others(self, schema_id: int) -> int | None:
+        """Return the status of an answer now, for what another schema needs; None without one."""
         other = next((known for known in list(self._known) if known != schema_id), None)
         try:
             # A client of its own: the first one caches answers.
             with closing(SchemaRegistryClient(self._properties)) as client:
                 if other is None:
-                    return isinstance(client.get_subjects(), list)
-                return isinstance(client.get_schema(other).schema_str, str)
+                    is_answered = isinstance(client.get_subjects(), list)
+                else:
+                    is_answered = isinstance(client.get_schema(other).schema_str, str)
+        except SchemaRegistryError as error:
+            return error.http_status_code
         except Exception:  # as above
-            return False
+            return None
+        return _OK if is_answered else None
 
 
 def _broken(schema_id: int, why: str) -> ContractError:

@@ -2,10 +2,10 @@
 
 A failure belongs to the table that was being worked on, whatever its class, and that table is held
 with the reason. These concern every table, and end the job: a `TransientConsumerError` (broker,
-registry or storage does not answer; after some tries, with exit code 75), an `AccessError` (broker
-or registry refuses the user; after as many, with 1), Spark's JVM being gone (75), a stop, and
-settings. A failure outside of any table (marker topic, manifests) belongs to its subscription,
-which is held.
+registry or storage does not answer; within a cut after some tries; exit code 75), an `AccessError`
+(broker or registry refuses the user; everywhere after as many; 1), Spark's JVM being gone (75), a
+stop, and settings. A failure outside of any table (marker topic, manifests) belongs to its
+subscription, which is held.
 """
 
 from __future__ import annotations

@@ -80,3 +80,14 @@ def test_a_registry_that_knows_no_such_user_is_said_to_refuse_access(status: int
     assert every_table(error) is error
     assert error.message == f"the schema registry refuses access: status {status}"
     assert error.hint is not None and "basic.auth.user.info" in error.hint
+
+
+@pytest.mark.parametrize("next_answer", [(503, b"{}"), (200, b"<html>moved</html>")])
+def test_a_registry_that_fails_after_a_refusal_is_waited_for(
+    next_answer: tuple[int, bytes],
+) -> None:
+    error = _asked({1: GOOD, 2: (401, b"{}"), -1: next_answer})
+
+    assert isinstance(error, TransientConsumerError)
+    assert every_table(error) is error
+    assert "status 401" in error.message
