@@ -22,8 +22,8 @@ class Figures:
 
     Attributes:
         end_lsn: LSN until which all tables that are not held are complete.
-        commit_time: The source's commit time at `end_lsn`, microseconds since 1970; None if not
-            known.
+        commit_time: The source's commit time of the last transaction until `end_lsn` of which one
+            is known, microseconds since 1970; None if there is none.
         records: Number of records applied since the start.
         cuts: Number of cuts reached since the start.
         skipped: Number of keys whose UPDATE or DELETE matched no row, summed over batches.

@@ -102,7 +102,8 @@ class Manifest:
         since_time: Commit time of that marker, microseconds since 1970; 0 if not known.
         since_marker: Offset of that marker.
         end_lsn: LSN until which the tables have not changed since.
-        commit_time: The source's commit time at `end_lsn`; None if not known.
+        commit_time: The source's commit time of the last transaction until `end_lsn` of which one
+            is known, microseconds since 1970; None if there is none.
         tables: Versions by ``schema.table``, each part as in names of folders and topics.
         held_by_job: Reasons by ``schema.table``, or by topic while the table is not known.
         copies: States of copies by ``schema.table``. Tables that are no longer published are not
