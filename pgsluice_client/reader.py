@@ -19,7 +19,7 @@ from pgsluice_client.changes import Transaction
 from pgsluice_client.decoding import Decoder, Record
 from pgsluice_client.errors import LostRecordsError, ReadError, UnavailableError
 from pgsluice_client.position import Position
-from schemas.kafka_errors import PATIENCE_S, LastError, is_refusal
+from schemas.kafka_errors import FIRST_ANSWER_S, PATIENCE_S, LastError, is_lost_connection
 from schemas.kafka_tokens import TokenError, with_tokens
 from schemas.topic_names import topic_part
 
@@ -28,7 +28,7 @@ __all__ = ["STEP_S", "Reader", "check_arguments"]
 _BATCH: Final = 1_000
 _REQUEST_S: Final = 30.0
 _ANSWER_S: Final = 2.0
-"""Time for a first answer; then it is asked for again."""
+"""Time for an answer after the first try; then it is asked for again."""
 _OFTEN: Final = 3
 """Connections lost in a few seconds; one to a server that is silent is given up after ten."""
 STEP_S: Final = 0.1
@@ -178,17 +178,19 @@ class Reader:
 
         The client itself tries to log in until a request's timeout, and then reports only that.
         """
-        began_at = time.monotonic()
+        began_at, timeout_s = time.monotonic(), FIRST_ANSWER_S
         while True:
             try:
-                self._consumer.list_topics(self._marker_topic, timeout=_ANSWER_S)
+                self._consumer.list_topics(self._marker_topic, timeout=timeout_s)
                 self._reports.clear()
                 return
             except KafkaException as raised:
                 failure = _failure(raised.args[0])
+            timeout_s = _ANSWER_S
             passed_s = time.monotonic() - began_at
             self._consumer.poll(0)  # calls back with errors; nothing is assigned yet
-            if (refusal := self._reports.refusal) is not None and passed_s >= PATIENCE_S:
+            # Brokers may have refused an earlier call, too: this one has time of its own to log in.
+            if passed_s >= PATIENCE_S and (refusal := self._reports.refusal()) is not None:
                 self._failure = ReadError(
                     f"Kafka refuses access: {refusal.str()}", hint=_CREDENTIALS
                 )
@@ -199,7 +201,8 @@ class Reader:
             is_closed = reason is None and self._reports.lost >= _OFTEN
             if is_closed and passed_s >= PATIENCE_S:
                 raise UnavailableError(
-                    "Kafka closes connections without an answer", hint=_PROPERTIES
+                    "Kafka closes connections without an answer",
+                    hint=f"{_PROPERTIES}; are the brokers up?",
                 )
             if passed_s >= _REQUEST_S:
                 if reason is None:
@@ -389,28 +392,28 @@ class _Reports(LastError[KafkaError]):
     """Errors of connections, known to the client's callback alone, which passes them on.
 
     Attributes:
-        refusal: Last refusal of access.
         lost: How often the last connection was lost. An error says so as well if no address can be
-            reached, but not if a broker accepts connections and closes them.
+            reached, but not if a broker accepts connections and closes them, or at most that one
+            was closed, which is no reason.
     """
 
     def __init__(self, then: Callable[[KafkaError], object] | None) -> None:
         super().__init__()
         self._then = then
-        self.refusal: KafkaError | None = None
         self.lost = 0
 
     def __call__(self, error: KafkaError) -> None:
-        super().__call__(error)
-        if is_refusal(error):
-            self.refusal = error
+        if is_lost_connection(error):
+            self.lost += 1
+        else:
+            super().__call__(error)
         self.lost += error.code() == KafkaError._ALL_BROKERS_DOWN
         if self._then is not None:
             self._then(error)
 
     def clear(self) -> None:
         super().clear()
-        self.refusal, self.lost = None, 0
+        self.lost = 0
 
 
 _ADDRESS: Final = "check bootstrap.servers, and whether the brokers are up"

@@ -82,7 +82,8 @@ class Topics:
             states = self._with_offsets(found)
         except KafkaException as error:
             raise self._failure(error.args[0]) from error
-        self._pop_error()  # it is not why a later request gets no answer
+        self._serve()
+        self._errors.clear()  # they are not why a later request gets no answer
         return states
 
     def _answer(self, request: Future[_Answer]) -> _Answer:
@@ -102,17 +103,14 @@ class Topics:
             raise self._failure(refused)
         return request.result()
 
-    def _pop_error(self) -> KafkaError | None:
+    def _serve(self) -> None:
         while self._client.poll(0):  # calls back with errors
             pass
-        reported = self._errors.last
-        self._errors.clear()
-        return reported
 
     def _failure(self, error: KafkaError) -> ConsumerError:
-        reported = self._pop_error()
-        if reported is not None and error.code() in _UNREACHABLE:
-            error = reported  # why the request only timed out
+        self._serve()
+        if error.code() in _UNREACHABLE and self._errors.last is not None:
+            error = self._errors.last  # why the request only timed out
         if is_refusal(error):
             return AccessError(
                 f"the Kafka broker refuses access: {error.str()}",

@@ -43,7 +43,7 @@ from gateway.sink.clients.failures import (
 from gateway.sink.clients.properties import connect_first, make_client, producer_properties
 from gateway.sink.delivery.batches import ProduceBatch, make_batches
 from gateway.sink.delivery.uncut_calls import UncutCalls
-from schemas.kafka_errors import PATIENCE_S, is_refusal
+from schemas.kafka_errors import PATIENCE_S
 
 __all__ = ["TransactionalProducer"]
 
@@ -336,10 +336,10 @@ class TransactionalProducer:
 
     def _go_on(self, error: KafkaError, doing: str, began_at: float) -> None:
         """Return, or raise `error` if waiting longer is pointless."""
-        reported = self.connection_errors.last
-        refused = reported is not None and is_refusal(reported)
-        if self._late() or (refused and self._clock() - began_at >= PATIENCE_S):
-            raise self._classify(error, doing)
+        waited_s = self._clock() - began_at
+        refusal = self.connection_errors.refusal() if waited_s >= PATIENCE_S else None
+        if refusal is not None or self._late():
+            raise self._classify(refusal or error, doing)
 
     def _serve(self, operation: Callable[[Producer, float], int], timeout_s: float) -> int:
         """Call `operation`, which runs the callbacks: reports, errors, log lines."""

@@ -20,7 +20,7 @@ from gateway.sink.clients.client_errors import ErrorCallback
 from gateway.sink.clients.failures import classify_kafka_error
 from gateway.sink.clients.properties import admin_properties, make_client
 from gateway.sink.topics.topic_ids import read_topics
-from schemas.kafka_errors import PATIENCE_S, is_refusal
+from schemas.kafka_errors import FIRST_ANSWER_S, PATIENCE_S
 
 __all__ = [
     "TopicDescription",
@@ -344,18 +344,27 @@ class _Metadata:
         return led
 
     def _ask(self, name: str | None) -> ClusterMetadata:
+        began_at, timeout_s = time.monotonic(), FIRST_ANSWER_S
         while True:
             left_s = max(self._deadline - time.monotonic(), _POLL_S)
             try:
-                return self._admin.list_topics(name, timeout=min(left_s, PATIENCE_S))
+                found = self._admin.list_topics(name, timeout=min(left_s, timeout_s))
             except KafkaException as raised:
-                self._admin.poll(0)  # calls back with errors
-                error, reported = raised.args[0], self._connection_errors.last
-                refused = reported is not None and (not self._await_restart or is_refusal(reported))
-                if refused or time.monotonic() >= self._deadline:
-                    raise classify_kafka_error(
-                        error, doing="listing topics", reported=reported
-                    ) from None
+                error = raised.args[0]
+            else:
+                self._admin.poll(0)  # calls back with errors, which are from before the answer
+                self._connection_errors.clear()
+                return found
+            self._admin.poll(0)
+            timeout_s = PATIENCE_S
+            now, reported = time.monotonic(), self._connection_errors.last
+            is_time = now - began_at >= PATIENCE_S
+            refusal = self._connection_errors.refusal() if is_time else None
+            is_away = is_time and reported is not None and not self._await_restart
+            if refusal is not None or is_away or now >= self._deadline:
+                raise classify_kafka_error(
+                    refusal or error, doing="listing topics", reported=reported
+                )
 
 
 def _wait_until_visible(
