@@ -32,7 +32,7 @@ from gateway.rowfilter import FilterSource, compile_filter, place_filter
 from gateway.sink.delivery.record_limits import record_bytes
 from gateway.source.catalog.catalog import ServerCatalog
 from gateway.source.provisioning.privileges import own_publications, why_unreadable
-from gateway.source.provisioning.publication_state import read_existing
+from gateway.source.provisioning.publication_state import read_member_oids
 from gateway.source.session.blockers import lock_holders
 from gateway.source.stream.options import wants_binary
 from schemas.settings.tables import Envelope, TypesTable
@@ -301,12 +301,12 @@ def _new_members(
     connection: psycopg.Connection, plan: Plan, names: Sequence[str]
 ) -> dict[int, str]:
     """Return the tables that are to be added, and the names of the publications."""
-    existing = read_existing(connection, names)
+    members = read_member_oids(connection, names)
     return {
         oid: publication.name
         for publication in plan.server_publications
         for oid in publication.table_oids
-        if publication.name not in existing or oid not in existing[publication.name].table_oids
+        if oid not in members.get(publication.name, ())
     }
 
 
