@@ -265,15 +265,20 @@ class Reloader:
     def _look(self, connection: psycopg.Connection) -> None:
         """Check whether the catalog has changed since the last look or since the plan was read."""
         # Retired relations are dropped, by a plan without them, once the stream has passed them.
-        retired = self._catalog.is_new and bool(self._plan.earlier)
+        self._pending |= self._catalog.is_new and bool(self._plan.earlier)
+        # What a watch has found it finds once: it counts also if the next one fails.
         changed = self._catalog.has_changed(connection, self._plan)
+        self._pending |= changed
         changed |= self._shapes.has_changed(connection, self._plan)
-        self._pending |= self._has_lost_members(connection, again=changed)
-        # An owner may have added what the gateway may not.
-        changed |= self._members.has_changed and bool(self._plan.held)
         stream_plan = self._stream_plan()
-        self._pending |= retired or changed or stream_plan is not self._compared
+        self._pending |= changed or stream_plan is not self._compared
         self._compared = stream_plan
+        try:
+            self._pending |= self._has_lost_members(connection, again=changed)
+            # An owner may have added what the gateway may not.
+            self._pending |= self._members.has_changed and bool(self._plan.held)
+        except TransientError:
+            self._pending = True  # a table is locked: that is looked at, and logged, once more
         held = bool(self._plan.held or self._counters.refusal or self._counters.muted)
         # Granted roles, and schemas that the registry accepts now, are in no digest.
         self._retry_held(held)

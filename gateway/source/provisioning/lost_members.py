@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import psycopg
@@ -34,6 +34,8 @@ from gateway.definitions.tables.remembered import read_description
 from gateway.definitions.tables.unread import unread_in
 from gateway.rowfilter.server.pushdown import adds_to
 from gateway.source.catalog.filter_text import RENDERING_SETTINGS
+from gateway.source.catalog.locked_tables import NEXT_LOCK_TIMEOUT
+from gateway.source.provisioning.publication_sql import LOCK_TIMEOUT
 from gateway.source.provisioning.publication_state import Existing, read_existing
 from gateway.source.session.server_errors import classify_server_error
 
@@ -113,6 +115,9 @@ class MembersWatch:
     ) -> dict[TableId, Fault]:
         """Return the tables of which changes are missing since the last look.
 
+        It takes locks of filtered tables only if there is something to compare. After an error, the
+        next look compares with the same one as this.
+
         Args:
             connection: Connection in autocommit mode.
             plan: Plan in force.
@@ -123,11 +128,14 @@ class MembersWatch:
             FatalError, TransientError: the catalog cannot be read.
         """
         try:
-            existing = _read(connection, self._prefix)
+            existing = _read(connection, self._prefix, filters=False)
             before, self.has_changed = self._before, existing != self._before
             if len(existing) < len(SUFFIXES) or not (self.has_changed or again):
                 return {}
-            self._before = existing
+            existing = _read(connection, self._prefix, NEXT_LOCK_TIMEOUT)
+            if len(existing) < len(SUFFIXES):
+                return {}
+            self._before = {name: replace(found, filters={}) for name, found in existing.items()}
             published: dict[TableId, CopyState | None] = {
                 (state.subscription, state.oid): state
                 for state in states
@@ -145,10 +153,14 @@ class MembersWatch:
         self._before = {}
 
 
-def _read(connection: _Connection, prefix: str) -> dict[str, Existing]:
+def _read(
+    connection: _Connection, prefix: str, timeout: str = LOCK_TIMEOUT, *, filters: bool = True
+) -> dict[str, Existing]:
     with connection.transaction():
+        connection.execute(timeout.encode())
         connection.execute(RENDERING_SETTINGS)
-        return read_existing(connection, [prefix + suffix for suffix in SUFFIXES])
+        names = [prefix + suffix for suffix in SUFFIXES]
+        return read_existing(connection, names, filters=filters)
 
 
 def _classified(error: psycopg.Error) -> Exception:

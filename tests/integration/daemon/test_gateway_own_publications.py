@@ -220,6 +220,31 @@ def test_a_table_that_only_its_owner_may_add_again_waits_for_that_and_others_go_
             connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}".encode())
 
 
+@pytest.mark.parametrize("postgres_major", [18], indirect=True)
+def test_what_a_look_has_found_is_not_forgotten_while_a_filtered_table_is_locked(
+    scene: MakeScene, database: Database
+) -> None:
+    with database.connect() as connection, database.connect() as holder:
+        connection.execute(TABLES.encode())
+        connection.execute("CREATE SCHEMA more")
+        s = scene(
+            "CREATE PUBLICATION p FOR TABLE f WHERE (a > 5);"
+            "CREATE PUBLICATION q FOR TABLES IN SCHEMA more;"
+            "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p, q;",
+            filters={"pushdown": True},
+            **QUICK,
+        )
+        gateway = s.project.start()
+        gateway.wait_until_copied()
+        with holder.transaction():
+            holder.execute("LOCK TABLE f")
+            connection.execute("CREATE TABLE more.n (a int PRIMARY KEY)")
+            wait_until(lambda: "reload postponed" in gateway.log(), 60, "the lock to be noticed")
+
+        wait_until(lambda: ("ready", None) in states(s, "n"), 60, "the new table to be copied")
+        assert gateway.terminate() == 0, gateway.log()
+
+
 MISSING = "the server decodes without a publication"
 
 

@@ -13,6 +13,7 @@ from gateway.definitions.sql.parser import parse_definitions
 from gateway.rowfilter.server.pushdown import push_down
 from gateway.runtime.planning.table_checks import awaits_owner
 from gateway.source.catalog.catalog import read_catalog
+from gateway.source.provisioning.lost_members import MembersWatch
 from gateway.source.provisioning.own_publications import ensure_publications
 from tests.support.backends.servers import Connection, Database
 
@@ -59,3 +60,21 @@ def test_a_locked_table_does_not_keep_a_start_from_asking_for_its_owner(
         holder.execute("LOCK TABLE t")
         connection.execute("SET lock_timeout = '10ms'")
         assert not awaits_owner(connection, plan, "gw")
+
+
+@pytest.mark.parametrize("postgres_major", [18], indirect=True)
+def test_a_look_waits_for_a_locked_table_only_if_there_is_something_to_compare(
+    database: Database, connection: Connection, plan: Plan
+) -> None:
+    watch = MembersWatch("gw")
+    assert watch.look(connection, plan, (), again=False) == {}
+    with database.connect() as holder, holder.transaction():
+        holder.execute("LOCK TABLE t")
+        assert watch.look(connection, plan, (), again=False) == {}
+        assert not watch.has_changed
+        connection.execute("ALTER PUBLICATION gw_leaf DROP TABLE u")
+        for _ in range(2):
+            with pytest.raises(TransientError, match="lock"):
+                watch.look(connection, plan, (), again=False)
+    watch.look(connection, plan, (), again=False)
+    assert watch.has_changed
