@@ -342,7 +342,7 @@ def _described(state: CopyState, needs: Iterable[_Needed]) -> Iterator[_Needed]:
         if (was := before.get(need.relation_oid)) is None:
             continue
         operations = need.operations & was.operations
-        if not unread.isdisjoint((need.relation_oid, state.oid)):
+        if need.relation_oid in unread:
             operations = operations.difference(
                 IDENTIFYING
             )  # `has_unread_changes` sees what is missing of these

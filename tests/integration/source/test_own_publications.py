@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
 from gateway.core.errors import TransientError
+from gateway.core.watermark import CopyState
+from gateway.definitions.changes import copy_states
 from gateway.definitions.combine import make_plan
 from gateway.definitions.model import Plan
 from gateway.definitions.sql.parser import parse_definitions
 from gateway.rowfilter.server.pushdown import push_down
 from gateway.runtime.planning.table_checks import awaits_owner
 from gateway.source.catalog.catalog import read_catalog
-from gateway.source.provisioning.lost_members import MembersWatch
-from gateway.source.provisioning.own_publications import ensure_publications
+from gateway.source.provisioning.lost_members import MembersWatch, lost_members
+from gateway.source.provisioning.own_publications import (
+    check_publications,
+    ensure_publications,
+)
 from tests.support.backends.servers import Connection, Database
 
 pytestmark = pytest.mark.postgres
@@ -78,3 +84,63 @@ def test_a_look_waits_for_a_locked_table_only_if_there_is_something_to_compare(
                 watch.look(connection, plan, (), again=False)
     watch.look(connection, plan, (), again=False)
     assert watch.has_changed
+
+
+MIXED_TREE = """
+CREATE TABLE tree (a int PRIMARY KEY, b int) PARTITION BY RANGE (a);
+CREATE TABLE low PARTITION OF tree FOR VALUES FROM (0) TO (5);
+CREATE TABLE high PARTITION OF tree FOR VALUES FROM (5) TO (9);
+ALTER TABLE high REPLICA IDENTITY NOTHING;
+"""
+UNDER_ROOT = parse_definitions(
+    "CREATE PUBLICATION p FOR TABLE tree WITH (publish_via_partition_root = true);"
+    "CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p;"
+)
+
+
+def ready(plan: Plan) -> list[CopyState]:
+    """The states of all tables once they have been copied."""
+    return [replace(state, state="ready") for state in copy_states(plan, (), reconcile=False)]
+
+
+def found(connection: Connection, plan: Plan, statements: Sequence[str]) -> set[str]:
+    """Names of the tables that a watch finds after statements, which leaves nothing else to find.
+
+    A start has to find the same, unless all is as it was before.
+    """
+    watch = MembersWatch("gw")
+    assert watch.look(connection, plan, ready(plan), again=False) == {}
+    for statement in statements:
+        connection.execute(statement.encode())
+    found = watch.look(connection, plan, ready(plan), again=False)
+    at_start = lost_members(connection, plan, ready(plan), prefix="gw")
+    assert at_start == (found if check_publications(connection, plan, prefix="gw") else {})
+    assert watch.look(connection, plan, ready(plan), again=False) == {}
+    return {str(plan.tables[oid]) for _, oid in found}
+
+
+@pytest.mark.parametrize(
+    ("statements", "is_lost"),
+    [
+        (["ALTER PUBLICATION gw_leaf DROP TABLE low"], True),
+        (["ALTER PUBLICATION gw_leaf SET (publish = 'insert')"], True),
+        (
+            [
+                "ALTER PUBLICATION gw_leaf DROP TABLE low",
+                "ALTER PUBLICATION gw_leaf ADD TABLE low",
+            ],
+            True,
+        ),
+        (["ALTER PUBLICATION gw_root_insert DROP TABLE tree"], True),
+        (["ALTER PUBLICATION gw_root_insert SET (publish = 'insert')"], True),
+        (["ALTER PUBLICATION gw_root_insert SET (publish = 'insert, update, truncate')"], False),
+    ],
+)
+def test_a_partition_beside_its_tree_is_missed_as_a_table_is(
+    connection: Connection, statements: list[str], is_lost: bool
+) -> None:
+    connection.execute(MIXED_TREE)
+    catalog = read_catalog(connection, UNDER_ROOT)
+    plan = make_plan(UNDER_ROOT, catalog, prefix="gw", missing_identity="insert_only")
+    ensure_publications(connection, plan, prefix="gw")
+    assert found(connection, plan, statements) == ({"public.tree"} if is_lost else set())
