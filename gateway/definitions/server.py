@@ -18,7 +18,7 @@ from gateway.definitions.model import (
 from gateway.definitions.moving import read_columns
 from gateway.pgoutput.messages import ReplicaIdentity
 
-__all__ = ["SUFFIXES", "plan_server_publications"]
+__all__ = ["SUFFIXES", "needs_generated", "plan_server_publications"]
 
 SUFFIXES = ("_root", "_root_insert", "_leaf", "_leaf_insert")
 """Suffixes of the names of the gateway's own publications, in the order in which they are read.
@@ -96,7 +96,7 @@ def plan_server_publications(
             beside |= set() if is_whole else identified
     covered = {leaf for oid in roots for leaf in tables[oid].leaves} - beside
     by_leaf = {oid: operations for oid, operations in needed.items() if oid not in covered}
-    generated = _needs_generated(tables, publishes)
+    generated = needs_generated(tables, publishes)
     result = []
     by_tree = _by_tree(tables, by_leaf, wholes)
     for suffix, members, via_root in (("_root", roots, True), ("_leaf", by_tree, False)):
@@ -172,7 +172,7 @@ def _by_tree(
     return named
 
 
-def _needs_generated(tables: Mapping[int, Table], publishes: Iterable[Publish]) -> bool:
+def needs_generated(tables: Mapping[int, Table], publishes: Iterable[Publish]) -> bool:
     """Whether stored generated columns are published, read by a filter, or part of an identity."""
     for publish in publishes:
         if publish.generated:

@@ -29,7 +29,7 @@ from gateway.definitions.model import (
     TableId,
 )
 from gateway.definitions.moving import inner_oids
-from gateway.definitions.server import SUFFIXES
+from gateway.definitions.server import SUFFIXES, needs_generated
 from gateway.definitions.tables.remembered import read_description
 from gateway.definitions.tables.unread import unread_in
 from gateway.rowfilter.server.pushdown import adds_to
@@ -186,11 +186,13 @@ class _Needed:
     Attributes:
         unions: Filters of the rows that it needs, in one or more forms, each a union; None for all
             rows.
+        generated: Whether it needs stored generated columns, which servers send from 18 on.
     """
 
     relation_oid: int
     operations: frozenset[Operation]
     unions: tuple[tuple[str, ...] | None, ...]
+    generated: bool = False
 
 
 class _Comparison:
@@ -217,6 +219,7 @@ class _Comparison:
             for oid in found.table_oids:
                 self._members[oid].append((name, found))
         self._replaced = replaced
+        self._may_send_generated = connection.info.server_version >= 180000
         self._trees: dict[int, Sequence[int]] = {}  # partitions, with themselves
 
     def faults(self, states: Mapping[TableId, CopyState | None]) -> dict[TableId, Fault]:
@@ -254,7 +257,8 @@ class _Comparison:
     def _needed(self, table_id: TableId) -> Iterator[_Needed]:
         for publish in self._plan.publishes_of(*table_id):
             if (publish.subscription, publish.relation_oid) not in self._plan.earlier:
-                yield _of(publish)
+                generated = needs_generated(self._plan.tables, [publish])
+                yield _of(publish, generated=generated and self._may_send_generated)
 
     def _read_trees(self, oids: Iterable[int]) -> None:
         """Read the trees around relations, as they are now; those that were dropped have none."""
@@ -282,6 +286,7 @@ class _Comparison:
             found.operations
             for name, member, found in self._members_with(need.relation_oid)
             if member not in found.listed
+            and (found.generated or not need.generated)
             and found.via_root == name.endswith(_UNDER_ROOTS)
             and any(_passes(found.filters.get(member), union, table) for union in need.unions)
         )
@@ -306,13 +311,14 @@ class _Comparison:
         )
 
 
-def _of(publish: Publish) -> _Needed:
+def _of(publish: Publish, *, generated: bool = False) -> _Needed:
     texts = {
         operation: [None if clause.formula else clause.text for clause in clauses]
         for operation, clauses in publish.filters.items()
         if operation in publish.operations
     }
-    return _Needed(publish.relation_oid, publish.operations, (_union(publish.operations, texts),))
+    unions = (_union(publish.operations, texts),)
+    return _Needed(publish.relation_oid, publish.operations, unions, generated)
 
 
 def _union(
@@ -336,17 +342,29 @@ def _described(state: CopyState, needs: Iterable[_Needed]) -> Iterator[_Needed]:
     if not state.taken:
         yield from needs
         return
-    before = {publish.relation_oid: _of(publish) for publish in read_description(state)[1]}
+    table, publishes = read_description(state)
+    before = {
+        publish.relation_oid: _of(
+            publish,
+            # The description has no other identity than the table's own.
+            generated=needs_generated({publish.relation_oid: table, table.oid: table}, [publish]),
+        )
+        for publish in publishes
+    }
     unread = unread_in(state.taken)
     for need in needs:
         if (was := before.get(need.relation_oid)) is None:
             continue
         operations = need.operations & was.operations
         if need.relation_oid in unread:
-            operations = operations.difference(
-                IDENTIFYING
-            )  # `has_unread_changes` sees what is missing of these
-        yield _Needed(need.relation_oid, operations, (*need.unions, *was.unions))
+            # `has_unread_changes` sees what is missing of these.
+            operations = operations.difference(IDENTIFYING)
+        yield _Needed(
+            need.relation_oid,
+            operations,
+            (*need.unions, *was.unions),
+            need.generated and was.generated,
+        )
 
 
 def _passes(text: str | None, union: tuple[str, ...] | None, table: Table) -> bool:

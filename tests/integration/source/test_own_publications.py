@@ -144,3 +144,56 @@ def test_a_partition_beside_its_tree_is_missed_as_a_table_is(
     plan = make_plan(UNDER_ROOT, catalog, prefix="gw", missing_identity="insert_only")
     ensure_publications(connection, plan, prefix="gw")
     assert found(connection, plan, statements) == ({"public.tree"} if is_lost else set())
+
+
+@pytest.mark.parametrize(
+    ("published", "option", "is_lost"),
+    [
+        ("g WITH (publish_generated_columns = stored)", "none", True),
+        ("g (a, twice)", "none", True),
+        ("g WHERE (twice > 2) WITH (publish = 'insert')", "none", True),
+        ("g", "stored", False),
+    ],
+)
+@pytest.mark.parametrize("postgres_major", [18], indirect=True)
+def test_generated_columns_that_are_not_sent_any_more_are_missed(
+    connection: Connection, published: str, option: str, is_lost: bool
+) -> None:
+    connection.execute(
+        "CREATE TABLE g (a int PRIMARY KEY, twice int GENERATED ALWAYS AS (a * 2) STORED);"
+        "CREATE TABLE h (a int PRIMARY KEY, twice int GENERATED ALWAYS AS (a * 2) STORED)"
+    )
+    definitions = parse_definitions(
+        f"CREATE PUBLICATION p FOR TABLE {published}; CREATE PUBLICATION q FOR TABLE h;"
+        "CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p, q;"
+    )
+    catalog = read_catalog(connection, definitions)
+    plan = make_plan(definitions, catalog, prefix="gw", missing_identity="refuse")
+    ensure_publications(connection, plan, prefix="gw")
+    statements = [
+        f"ALTER PUBLICATION {publication.name} SET (publish_generated_columns = {option})"
+        for publication in plan.server_publications
+    ]
+    assert found(connection, plan, statements) == ({"public.g"} if is_lost else set())
+
+
+@pytest.mark.parametrize("postgres_major", [18], indirect=True)
+def test_generated_columns_that_were_not_sent_before_are_not_missed(
+    connection: Connection,
+) -> None:
+    connection.execute(
+        "CREATE TABLE g (a int PRIMARY KEY, twice int GENERATED ALWAYS AS (a * 2) STORED)"
+    )
+    before, after = (
+        make_plan(text, read_catalog(connection, text), prefix="gw", missing_identity="refuse")
+        for text in (
+            parse_definitions(
+                f"CREATE PUBLICATION p FOR TABLE g{columns};"
+                "CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p;"
+            )
+            for columns in ("", " (a, twice)")
+        )
+    )
+    ensure_publications(connection, before, prefix="gw")
+    assert lost_members(connection, after, ready(before), prefix="gw") == {}
+    assert MembersWatch("gw").look(connection, after, ready(before), again=True) == {}
