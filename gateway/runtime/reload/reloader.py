@@ -147,6 +147,7 @@ class Reloader:
         self._catalog = CatalogWatch(setup.definitions, setup.catalog)
         self._shapes = ShapeWatch()
         self._members = members
+        self._coming: Plan | None = None  # for which the publications may have been altered
         self._lost: dict[TableId, Fault] = {}  # with changes that are missing from the stream
         self._stream_plan = stream_plan
         self._compared: Plan | None = None
@@ -285,7 +286,9 @@ class Reloader:
 
     def _has_lost_members(self, connection: psycopg.Connection, *, again: bool) -> bool:
         """Whether others have taken more tables out of the gateway's own publications."""
-        lost = self._members.look(connection, self._plan, self._copies(), again=again)
+        lost = self._members.look(
+            connection, self._plan, self._copies(), again=again, coming=self._coming
+        )
         is_new = not lost.keys() <= self._lost.keys()
         self._lost |= lost
         return is_new
@@ -391,9 +394,14 @@ class Reloader:
             refused |= more
         if self._has_lost_members(connection, again=True):
             raise TransientError("the gateway's publications are being altered by somebody else")
-        for line in extend_publications(connection, plan, prefix=settings.source.slot):
-            event(_LOG, logging.INFO, "publication", detail=line)
-            self._members.forget()
+        self._coming = plan
+        try:
+            for line in extend_publications(connection, plan, prefix=settings.source.slot):
+                event(_LOG, logging.INFO, "publication", detail=line)
+                self._members.forget()
+        except BaseException:
+            self._members.forget()  # a part of it may be committed
+            raise
         self._hold_loop()
         point = wal_flush_lsn(connection)
         left = {name: why for name, why in hidden.items() if name in routing.muted}

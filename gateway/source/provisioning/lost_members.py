@@ -111,7 +111,13 @@ class MembersWatch:
         self.has_changed = False
 
     def look(
-        self, connection: _Connection, plan: Plan, states: Iterable[CopyState], *, again: bool
+        self,
+        connection: _Connection,
+        plan: Plan,
+        states: Iterable[CopyState],
+        *,
+        again: bool,
+        coming: Plan | None = None,
     ) -> dict[TableId, Fault]:
         """Return the tables of which changes are missing since the last look.
 
@@ -123,6 +129,8 @@ class MembersWatch:
             plan: Plan in force.
             states: Current states.
             again: Whether to compare all tables, although the publications are as before.
+            coming: Plan that is to replace `plan`, and for which the gateway may have altered the
+                publications already. It may need less of a table than the other.
 
         Raises:
             FatalError, TransientError: the catalog cannot be read.
@@ -144,7 +152,12 @@ class MembersWatch:
             copied = {copy.subscription for copy in plan.copies}
             published |= {table_id: None for table_id in plan.targets if table_id[0] not in copied}
             replaced = frozenset(_replaced(before, existing))
-            return _Comparison(connection, plan, existing, replaced).faults(published)
+            found = _Comparison(connection, plan, existing, replaced).faults(published)
+            if coming is not None and found:
+                both = {table_id: published[table_id] for table_id in found}
+                also = _Comparison(connection, coming, existing, replaced).faults(both)
+                found = {table_id: fault for table_id, fault in found.items() if table_id in also}
+            return found
         except psycopg.Error as error:
             raise _classified(error) from None
 

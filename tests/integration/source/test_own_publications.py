@@ -20,6 +20,7 @@ from gateway.source.provisioning.lost_members import MembersWatch, lost_members
 from gateway.source.provisioning.own_publications import (
     check_publications,
     ensure_publications,
+    extend_publications,
 )
 from tests.support.backends.servers import Connection, Database
 
@@ -197,3 +198,42 @@ def test_generated_columns_that_were_not_sent_before_are_not_missed(
     ensure_publications(connection, before, prefix="gw")
     assert lost_members(connection, after, ready(before), prefix="gw") == {}
     assert MembersWatch("gw").look(connection, after, ready(before), again=True) == {}
+
+
+def test_what_the_gateway_itself_takes_away_for_a_coming_plan_is_not_missed(
+    connection: Connection,
+) -> None:
+    def read() -> Plan:
+        catalog = read_catalog(connection, UNDER_ROOT)
+        return make_plan(UNDER_ROOT, catalog, prefix="gw", missing_identity="insert_only")
+
+    connection.execute(MIXED_TREE)
+    connection.execute("ALTER TABLE high REPLICA IDENTITY DEFAULT")
+    plan = read()
+    ensure_publications(connection, plan, prefix="gw")
+    connection.execute("ALTER TABLE high REPLICA IDENTITY NOTHING")
+    coming, states = read(), ready(plan)
+    assert extend_publications(connection, coming, prefix="gw")
+
+    def look(coming: Plan | None) -> set[str]:
+        faults = MembersWatch("gw").look(connection, plan, states, again=True, coming=coming)
+        return {str(plan.tables[oid]) for _, oid in faults}
+
+    assert look(None) == {"public.tree"}
+    assert look(coming) == set()
+    connection.execute("ALTER PUBLICATION gw_leaf DROP TABLE low")
+    assert look(coming) == {"public.tree"}
+
+
+def test_a_plan_that_is_not_provided_for_yet_misses_nothing(connection: Connection) -> None:
+    texts = (
+        f"CREATE PUBLICATION p FOR TABLE {tables};"
+        "CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p WITH (copy_data = false);"
+        for tables in ("t", "t, u")
+    )
+    plan, coming = (
+        make_plan(text, read_catalog(connection, text), prefix="gw", missing_identity="refuse")
+        for text in map(parse_definitions, texts)
+    )
+    ensure_publications(connection, plan, prefix="gw")
+    assert MembersWatch("gw").look(connection, plan, (), again=True, coming=coming) == {}
