@@ -33,6 +33,7 @@ from gateway.runtime.lifecycle.standby import Standby
 from gateway.runtime.loop.memory import clear_up
 from gateway.runtime.loop.pipeline import Outcome
 from gateway.runtime.reload.held_retries import HeldLooks
+from gateway.source.provisioning.lost_members import MembersWatch
 
 __all__ = ["Daemon"]
 
@@ -86,6 +87,7 @@ class Daemon:
             time_is_up=self._time_is_up,
             standby=Standby(settings, self.counters, reload),
             held_looks=HeldLooks(settings.definitions.watch_interval_s),
+            members=MembersWatch(settings.source.slot),
             on_batch=on_batch,
         )
         self._carried = Carried()

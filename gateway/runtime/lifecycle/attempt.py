@@ -70,10 +70,10 @@ from gateway.runtime.planning.setup import (
     warn_of_risks,
 )
 from gateway.runtime.planning.untrusted_texts import refused_requests, trusted_progress
+from gateway.runtime.reload.missed_changes import report_missed
 from gateway.sink.delivery.committed_state import CommittedState
 from gateway.sink.delivery.sink import TransactionalSink
 from gateway.sink.registry.registry import Registry
-from gateway.source.provisioning.lost_members import lost_members
 from gateway.source.session.connection import connect
 from gateway.source.stream.connection import ReplicationConnection
 from gateway.source.stream.slot import is_reading
@@ -171,6 +171,8 @@ class Attempt:
             stream = start_stream(slot, partial(self._stand_by, slot.outside.connection))
         except DefinitionsChanged:
             self._carried.definitions = stream = None
+        if stream is None or self.stood_by:
+            self._process.members.forget()  # the other gateway may have altered the publications
         if stream is None:
             # Left out, they would be copied again although the other gateway has published them.
             self._carried.hidden = {}
@@ -220,6 +222,7 @@ class Attempt:
         recovered = trusted_progress(connection, recovered, process.counters)
         if _is_superseded(carried.definitions, recovered):
             carried.definitions, carried.hidden = None, {}
+            process.members.forget()
             process.standby.supersede()
             return None
         if process.standby.refuses(recovered.watermark):
@@ -330,8 +333,9 @@ class Attempt:
         The next attempt holds them, which is committed before they are added again. The one after
         that copies them, or they wait for their owner.
         """
-        connection, prefix = slot.outside.connection, slot.settings.source.slot
-        lost = lost_members(connection, slot.setup.plan, watermark.copies, prefix=prefix)
+        connection, plan = slot.outside.connection, slot.setup.plan
+        lost = self._process.members.look_at_start(connection, plan, watermark.copies)
+        report_missed(plan, lost)
         self._carried.faults = {**self._carried.faults, **lost}
         return bool(lost)
 

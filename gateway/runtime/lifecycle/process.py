@@ -16,6 +16,7 @@ from gateway.runtime.planning.hidden_markers import WhyHidden, reasons_of
 from gateway.runtime.planning.setup import make_evaluator
 from gateway.runtime.reload.held_retries import HeldLooks
 from gateway.source.filters.evaluator import ServerEvaluator
+from gateway.source.provisioning.lost_members import MembersWatch
 
 __all__ = ["Carried", "Process"]
 
@@ -34,6 +35,7 @@ class Process:
         time_is_up: Returns whether the shutdown timeout has passed.
         standby: Comparison of what this gateway would publish with what is published.
         held_looks: Schedule of retries of held tables.
+        members: Watch of the gateway's own publications.
         on_batch: As in `gateway.runtime.loop.pipeline.Pipeline`.
     """
 
@@ -48,6 +50,7 @@ class Process:
     time_is_up: Callable[[], bool]
     standby: Standby
     held_looks: HeldLooks
+    members: MembersWatch
     on_batch: OnBatch | None
 
     def evaluator(self, on_wait: Callable[[], None]) -> ServerEvaluator:
@@ -71,8 +74,8 @@ class Carried:
         warned: Risks of topics that have been logged.
         definitions: Definitions in force, once a gateway has streamed; None for those of the file,
             also when another gateway has put others into force.
-        faults: Faults of tables that a copy could not read; they are held until other definitions
-            come into force.
+        faults: Faults of tables that a copy could not read, or of which changes are missing; they
+            are held until other definitions come into force.
         broken_sets: OIDs of tables of sub-selects whose sets are built again.
     """
 

@@ -208,8 +208,13 @@ class SlotStart:
         """Create or alter the publications of the slot as the plan needs them."""
         connection, plan = self.outside.connection, self.setup.plan
         prefix = self.settings.source.slot
-        for line in ensure_publications(connection, plan, prefix=prefix):
-            event(_LOG, logging.INFO, "publication", detail=line)
+        try:
+            for line in ensure_publications(connection, plan, prefix=prefix):
+                event(_LOG, logging.INFO, "publication", detail=line)
+                self.process.members.forget()
+        except BaseException:
+            self.process.members.forget()  # a part of it may be committed
+            raise
         if plan.held:
             return  # it would say to take out what is needed again once they are mended
         for line in check_publications(connection, plan, prefix=prefix):

@@ -43,7 +43,6 @@ from gateway.runtime.reload.reloader import PreparedDefinitions, Reloader
 from gateway.sink.delivery.batches import why_one_by_one
 from gateway.sink.delivery.sink import TransactionalSink
 from gateway.source.copy.chunk_reader import ChunkReader
-from gateway.source.provisioning.lost_members import MembersWatch
 from gateway.subselects.following import Following
 from gateway.subselects.sets.value_set import SetBrokenError
 from gateway.transactions import Assembler
@@ -86,7 +85,6 @@ class Streaming:
         self._receiver = receiver
         self._sink = sink
         self._accepted = {request.name for request in accepted}
-        self._members = MembersWatch(settings.source.slot)
         self._reader = PlanReader(
             settings,
             outside.connection,
@@ -163,7 +161,8 @@ class Streaming:
         """
         self._process.standby.lead()
         self._carried.has_streamed = True
-        # What was lost before is being copied.
+        # What was lost before is being copied; tables of which changes are missing are held.
+        self._process.members.lost.clear()
         self._carried.definitions, self._carried.lost = self._slot.setup.definitions, frozenset()
         self._log_start()
         self._post_start()
@@ -175,6 +174,9 @@ class Streaming:
         except SetBrokenError as error:
             self._carried.broken_sets |= {error.table_oid}
             raise TransientError(error.message, hint=error.hint) from None
+        finally:
+            # However it has ended, the next attempt holds them before it goes on.
+            self._carried.faults = {**self._carried.faults, **self._process.members.lost}
         self._receiver.finish(self._process.close_timeout_s())
         return outcome
 
@@ -251,6 +253,7 @@ class Streaming:
             reconcile=prepared.reconcile,
             stopping=self._process.stopping,
         )
+        self._process.members.lost.clear()  # they are held now
         self._carried.definitions, self._carried.faults = prepared.definitions, {}
         self._carried.hidden = prepared.hidden
 
@@ -264,7 +267,7 @@ class Streaming:
             copies=self._copies,
             requested=self._process.reload,
             held_looks=self._process.held_looks,
-            members=self._members,
+            members=self._process.members,
             accepted=self._accepted,
         )
 

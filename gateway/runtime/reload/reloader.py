@@ -33,7 +33,7 @@ from gateway.core.errors import FatalError, GatewayError, HiddenMarkersError, Tr
 from gateway.core.lsn import Lsn
 from gateway.core.watermark import CopyRequest, CopyState, Watermark
 from gateway.definitions.changes import copy_states
-from gateway.definitions.model import Definitions, Fault, Plan, TableId
+from gateway.definitions.model import Definitions, Fault, Plan
 from gateway.observe import Counters, event
 from gateway.routing import RoutingSettings
 from gateway.runtime.planning.hidden_markers import WhyHidden, left_out, reasons_of, still_hidden
@@ -44,6 +44,7 @@ from gateway.runtime.planning.topics import muted_subscriptions
 from gateway.runtime.planning.untrusted_texts import refused_requests
 from gateway.runtime.reload.differences import added_subscriptions, has_new_copies, plans_differ
 from gateway.runtime.reload.held_retries import HeldLooks
+from gateway.runtime.reload.missed_changes import report_missed
 from gateway.runtime.reload.partition_retries import PartitionRetries
 from gateway.runtime.reload.refusals import Refusals
 from gateway.sink.own_topics.owners import Owner
@@ -117,7 +118,7 @@ class Reloader:
         copies: Returns the current states of all copies.
         requested: Called often; returns True once after a request to read the definitions.
         held_looks: Schedule of retries of held tables.
-        members: Watch of the gateway's own publications, which lasts as long as the stream.
+        members: Watch of the gateway's own publications, which lasts as long as the process.
         accepted: Names of accepted requests, which may still be in Kafka.
 
     Attributes:
@@ -148,16 +149,16 @@ class Reloader:
         self._shapes = ShapeWatch()
         self._members = members
         self._coming: Plan | None = None  # for which the publications may have been altered
-        self._lost: dict[TableId, Fault] = {}  # with changes that are missing from the stream
         self._stream_plan = stream_plan
         self._compared: Plan | None = None
         self._copies = copies
-        self._pending = False
+        self._pending = bool(members.lost)
         self._ended = threading.Event()
         self._hold = False
         self._held = threading.Event()
         self._prepared: PreparedDefinitions | None = None
         self._ends_loop = False  # definitions are prepared, or copies requested
+        self._has_to_hold = False  # tables, although the definitions are refused
         self._failure: Exception | None = None
         # More may have come after the accepted ones, with a NOTIFY that was not received.
         self._look_for_requests = bool(accepted)
@@ -207,8 +208,8 @@ class Reloader:
         return self._prepared
 
     def is_asked_to_copy(self) -> bool:
-        """Whether the loop has to end, so that requests for copies are accepted."""
-        return bool(self.requests)
+        """Whether the loop has to end, so that requests are accepted, or tables held."""
+        return bool(self.requests) or self._has_to_hold
 
     # The thread
 
@@ -266,7 +267,8 @@ class Reloader:
     def _look(self, connection: psycopg.Connection) -> None:
         """Check whether the catalog has changed since the last look or since the plan was read."""
         # Retired relations are dropped, by a plan without them, once the stream has passed them.
-        self._pending |= self._catalog.is_new and bool(self._plan.earlier)
+        is_first = self._catalog.is_new
+        self._pending |= is_first and bool(self._plan.earlier)
         # What a watch has found it finds once: it counts also if the next one fails.
         changed = self._catalog.has_changed(connection, self._plan)
         self._pending |= changed
@@ -275,7 +277,7 @@ class Reloader:
         self._pending |= changed or stream_plan is not self._compared
         self._compared = stream_plan
         try:
-            self._pending |= self._has_lost_members(connection, again=changed)
+            self._pending |= self._has_lost_members(connection, again=changed or is_first)
             # An owner may have added what the gateway may not.
             self._pending |= self._members.has_changed and bool(self._plan.held)
         except TransientError:
@@ -289,9 +291,8 @@ class Reloader:
         lost = self._members.look(
             connection, self._plan, self._copies(), again=again, coming=self._coming
         )
-        is_new = not lost.keys() <= self._lost.keys()
-        self._lost |= lost
-        return is_new
+        report_missed(self._plan, lost)
+        return bool(lost)
 
     def _retry_hidden(self) -> None:
         """Retry subscriptions whose markers could not be read: an operator need not know of that.
@@ -330,6 +331,8 @@ class Reloader:
         except GatewayError as error:
             self._refusals.refuse(self._checked, error)
             self._look_for_requests = False
+            # Another attempt holds these, with the definitions that are in force.
+            self._ends_loop = self._has_to_hold = bool(self._members.lost)
             return True
         finally:
             self._hold = False
@@ -363,7 +366,7 @@ class Reloader:
         self._has_lost_members(connection, again=True)
         while True:
             plan = read_plan(settings, connection, definitions, self._current(), faults=refused)
-            if lost := {id_: why for id_, why in self._lost.items() if id_ in plan.targets}:
+            if lost := {id_: why for id_, why in self._members.lost.items() if id_ in plan.targets}:
                 refused |= lost
                 continue
             settings = with_topics(settings, plan, self._watermark.copies, self._setup.names)

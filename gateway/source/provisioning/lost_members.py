@@ -39,7 +39,7 @@ from gateway.source.provisioning.publication_sql import LOCK_TIMEOUT
 from gateway.source.provisioning.publication_state import Existing, read_existing
 from gateway.source.session.server_errors import classify_server_error
 
-__all__ = ["MembersWatch", "lost_members"]
+__all__ = ["MembersWatch"]
 
 _Connection = psycopg.Connection[Any]
 _Member = tuple[str, int]
@@ -64,51 +64,55 @@ WHERE c.oid OPERATOR(pg_catalog.=) ANY (%s::pg_catalog.oid[])
 """
 
 
-def lost_members(
-    connection: _Connection, plan: Plan, states: Iterable[CopyState], *, prefix: str
-) -> dict[TableId, Fault]:
-    """Return the tables of which changes are missing from the stream, at a start.
-
-    Args:
-        connection: Connection in autocommit mode.
-        plan: Plan of the start, whose publications may not be on the server yet.
-        states: Committed states.
-        prefix: Prefix of the names of the gateway's publications.
-
-    Raises:
-        FatalError, TransientError: the catalog cannot be read.
-    """
-    try:
-        existing = _read(connection, prefix)
-        if len(existing) < len(SUFFIXES):
-            return {}
-        published = {
-            (state.subscription, state.oid): state
-            for state in states
-            if state.state in ("ready", "copying") and state.taken
-        }
-        return _Comparison(connection, plan, existing).faults(published)
-    except psycopg.Error as error:
-        raise _classified(error) from None
-
-
 class MembersWatch:
-    """Watch for changes of the gateway's own publications by others, while a stream lasts.
+    """Watch for changes of the gateway's own publications by others, while a process lasts.
 
     A member that is taken out and added again between two looks is seen as well: it has another
-    row in the catalog.
+    row in the catalog. Losses are kept until it is committed that the tables are held: a later look
+    may find all well again.
 
     Args:
         prefix: Prefix of the names of the publications.
 
     Attributes:
         has_changed: Whether the last look has found something else than the one before.
+        lost: Tables of which changes are missing, which are not held yet.
     """
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
         self._before: Mapping[str, Existing] = {}
         self.has_changed = False
+        self.lost: dict[TableId, Fault] = {}
+
+    def look_at_start(
+        self, connection: _Connection, plan: Plan, states: Iterable[CopyState]
+    ) -> dict[TableId, Fault]:
+        """Return the tables of which changes are missing, and that are not in `lost` yet.
+
+        Args:
+            connection: Connection in autocommit mode.
+            plan: Plan of the start, whose publications may not be on the server yet.
+            states: Committed states.
+
+        Raises:
+            FatalError, TransientError: the catalog cannot be read.
+        """
+        try:
+            existing = _read(connection, self._prefix)
+            before = self._before
+            if len(existing) < len(SUFFIXES):
+                return {}
+            self._before = _without_filters(existing)
+            published = {
+                (state.subscription, state.oid): state
+                for state in states
+                if state.state in ("ready", "copying") and state.taken
+            }
+            replaced = frozenset(_replaced(before, existing))
+            return self._new(_Comparison(connection, plan, existing, replaced).faults(published))
+        except psycopg.Error as error:
+            raise _classified(error) from None
 
     def look(
         self,
@@ -119,7 +123,7 @@ class MembersWatch:
         again: bool,
         coming: Plan | None = None,
     ) -> dict[TableId, Fault]:
-        """Return the tables of which changes are missing since the last look.
+        """Return the tables of which changes are missing, and that are not in `lost` yet.
 
         It takes locks of filtered tables only if there is something to compare. After an error, the
         next look compares with the same one as this.
@@ -157,13 +161,22 @@ class MembersWatch:
                 both = {table_id: published[table_id] for table_id in found}
                 also = _Comparison(connection, coming, existing, replaced).faults(both)
                 found = {table_id: fault for table_id, fault in found.items() if table_id in also}
-            return found
+            return self._new(found)
         except psycopg.Error as error:
             raise _classified(error) from None
 
     def forget(self) -> None:
         """Forget the last look, because the gateway has altered the publications itself."""
         self._before = {}
+
+    def _new(self, found: Mapping[TableId, Fault]) -> dict[TableId, Fault]:
+        new = {table_id: why for table_id, why in found.items() if table_id not in self.lost}
+        self.lost |= new
+        return new
+
+
+def _without_filters(existing: Mapping[str, Existing]) -> dict[str, Existing]:
+    return {name: replace(found, filters={}) for name, found in existing.items()}
 
 
 def _read(

@@ -173,6 +173,64 @@ def test_what_is_taken_out_and_comes_back_between_two_looks_is_noticed(
     assert_exactly_once(s, CONTENTS)
 
 
+def test_what_comes_back_before_the_next_stream_begins_is_noticed(
+    scene: MakeScene, database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute(TABLES.encode())
+        s = scene(DEFINITIONS, definitions={"watch_interval_s": 0})
+        gateway = s.project.start()
+        gateway.wait_until_copied()
+        # The gateway has made its first look when it has answered this one.
+        assert s.cli("reload").code == 0
+        answer = "nothing has changed in the definitions"
+        wait_until(lambda: answer in gateway.log(), 60, "the first look")
+
+        alter(connection, s, ["leaf DROP TABLE t"])
+        change(connection)
+        alter(connection, s, ["leaf ADD TABLE t"])
+        connection.execute(
+            "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots"
+            " WHERE slot_name = %s",
+            [s.slot],
+        )
+
+        wait_until(lambda: ("held", OUT) in states(s, "t"), 60, "the table to be held")
+        wait_until(lambda: is_as_the_source(s), 60, "the changes to be with the subscriber")
+        assert "changes of a table are missing" in gateway.log()
+        assert gateway.terminate() == 0, gateway.log()
+    assert_exactly_once(s, CONTENTS)
+
+
+def test_a_table_is_held_also_while_changed_definitions_are_refused(
+    scene: MakeScene, database: Database
+) -> None:
+    def define(definitions: str) -> None:
+        s.project.definitions = definitions.replace("{s}", s.slot)
+        s.project.write()
+
+    with database.connect() as connection:
+        connection.execute(TABLES.encode())
+        s = scene(DEFINITIONS, **QUICK)
+        gateway = s.project.start()
+        gateway.wait_until_copied()
+        define(DEFINITIONS.replace("FOR TABLE t", "FOR TABLE nowhere, t WHERE (nothing > 1)"))
+        alter(connection, s, ["leaf DROP TABLE t"])
+        change(connection)
+        wait_until(lambda: ("held", OUT) in states(s, "t"), 60, "the table to be held")
+        change(connection)
+        wait_until_confirmed(connection, s.slot)
+        assert s.rebuilt("u") == s.source_rows(CONTENTS["u"])
+        refused = "changed definitions are refused, the old ones stay in force"
+        assert refused in gateway.log()
+
+        define(DEFINITIONS)
+        wait_until(lambda: is_as_the_source(s), 60, "the changes to be with the subscriber")
+        wait_until(lambda: s.cli("status").code == 0, 60, "all to be well")
+        assert gateway.terminate() == 0, gateway.log()
+    assert_exactly_once(s, CONTENTS)
+
+
 @pytest.mark.parametrize("when", ["while it runs", "while it is down"])
 def test_a_table_that_only_its_owner_may_add_again_waits_for_that_and_others_go_on(
     scene: MakeScene, database: Database, when: str

@@ -16,7 +16,7 @@ from gateway.definitions.sql.parser import parse_definitions
 from gateway.rowfilter.server.pushdown import push_down
 from gateway.runtime.planning.table_checks import awaits_owner
 from gateway.source.catalog.catalog import read_catalog
-from gateway.source.provisioning.lost_members import MembersWatch, lost_members
+from gateway.source.provisioning.lost_members import MembersWatch
 from gateway.source.provisioning.own_publications import (
     check_publications,
     ensure_publications,
@@ -114,7 +114,7 @@ def found(connection: Connection, plan: Plan, statements: Sequence[str]) -> set[
     for statement in statements:
         connection.execute(statement.encode())
     found = watch.look(connection, plan, ready(plan), again=False)
-    at_start = lost_members(connection, plan, ready(plan), prefix="gw")
+    at_start = MembersWatch("gw").look_at_start(connection, plan, ready(plan))
     assert at_start == (found if check_publications(connection, plan, prefix="gw") else {})
     assert watch.look(connection, plan, ready(plan), again=False) == {}
     return {str(plan.tables[oid]) for _, oid in found}
@@ -196,7 +196,7 @@ def test_generated_columns_that_were_not_sent_before_are_not_missed(
         )
     )
     ensure_publications(connection, before, prefix="gw")
-    assert lost_members(connection, after, ready(before), prefix="gw") == {}
+    assert MembersWatch("gw").look_at_start(connection, after, ready(before)) == {}
     assert MembersWatch("gw").look(connection, after, ready(before), again=True) == {}
 
 
