@@ -33,6 +33,7 @@ from gateway.core.errors import TransientError
 from gateway.core.failpoints import fail_point
 from gateway.core.lsn import ZERO_LSN, Lsn
 from gateway.core.watermark import CopyRequest, CopyState, StateParts, Watermark
+from gateway.definitions.changes import fingerprint_of
 from gateway.definitions.model import Definitions, Plan
 from gateway.definitions.moving import inner_oids
 from gateway.definitions.tables.unread import with_unread
@@ -386,11 +387,21 @@ class Attempt:
 def _lost_inner_tables(plan: Plan, states: Iterable[CopyState]) -> set[int]:
     """Return the tables of sub-selects that may have been in no publication of the gateway's.
 
-    Their sets are built again, as the tables that select by them are copied again.
+    Their sets are built again, as the tables that select by them are copied again. One that is read
+    for a table that goes on was there all the time: with it, that table would be held as well.
+    Partitions are not looked at for that, and always count.
     """
-    held = {(s.subscription, s.oid) for s in states if s.cause in ("taken_out", "publication")}
-    copies = (copy for copy in plan.copies if (copy.subscription, copy.target_oid) in held)
-    return {oid for copy in copies for oid in inner_oids(copy.filters)}
+    known = {(state.subscription, state.oid): state for state in states}
+    lost: set[int] = set()
+    there: set[int] = set()
+    for copy in plan.copies:
+        if (state := known.get((copy.subscription, copy.target_oid))) is None:
+            continue
+        if state.cause in ("taken_out", "publication"):
+            lost |= inner_oids(copy.filters)
+        elif state.state in ("copying", "ready") and state.definition == fingerprint_of(plan, copy):
+            there |= inner_oids(copy.filters)
+    return lost - {oid for oid in there if not plan.tables[oid].ancestors}
 
 
 def _with_unread(slot: SlotStart, recovered: CommittedState) -> CommittedState:

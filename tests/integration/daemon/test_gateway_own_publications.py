@@ -376,3 +376,37 @@ def test_a_table_is_copied_again_if_one_that_its_filter_reads_is_taken_out(
         assert gateway.terminate() == 0, gateway.log()
     assert ("held", INNER) in states(s, "orders")
     assert_exactly_once(s, ["orders"])
+
+
+def test_a_table_that_shares_a_set_with_one_that_is_taken_out_is_not_copied_again(
+    scene: MakeScene, database: Database
+) -> None:
+    chosen = "c IN (SELECT a FROM customers WHERE b = 1)"
+    with database.connect() as connection:
+        connection.execute(ORDERS.encode())
+        connection.execute(
+            "CREATE TABLE offers (a int PRIMARY KEY, c int); ALTER TABLE offers REPLICA IDENTITY"
+            " FULL; INSERT INTO offers SELECT a, c FROM orders"
+        )
+        s = scene(
+            f"CREATE PUBLICATION p FOR TABLE orders WHERE ({chosen}), offers WHERE ({chosen});"
+            "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;",
+            **QUICK,
+        )
+        gateway = s.project.start()
+        gateway.wait_until_copied()
+
+        alter(connection, s, ["leaf DROP TABLE orders"])
+        connection.execute("UPDATE orders SET c = c + 1; UPDATE customers SET b = 1 - b")
+        wait_until(
+            lambda: all(
+                s.rebuilt(table) == s.source_rows(f"SELECT * FROM {table} WHERE {chosen}")
+                for table in ("orders", "offers")
+            ),
+            60,
+            "the changes",
+        )
+        assert gateway.terminate() == 0, gateway.log()
+    assert ("held", OUT) in states(s, "orders")
+    assert [state for state, _ in states(s, "offers")] == ["pending", "copying", "ready"]
+    assert_exactly_once(s, ["orders", "offers"])
