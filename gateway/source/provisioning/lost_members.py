@@ -171,7 +171,7 @@ class MembersWatch:
 
     def _new(self, found: Mapping[TableId, Fault]) -> dict[TableId, Fault]:
         new = {table_id: why for table_id, why in found.items() if table_id not in self.lost}
-        self.lost |= new
+        self.lost.update(found)  # the reason may be another one by now
         return new
 
 
