@@ -279,22 +279,22 @@ def test_a_connection_that_is_open_but_dead_is_given_up_and_replaced(
 def test_a_broker_that_freezes_while_nothing_is_written_is_named_until_it_answers(
     broker: EmbeddedKafka, proxy: Proxy
 ) -> None:
-    told: list[str] = []
-    with make_sink(f"127.0.0.1:{proxy.port}", on_away=told.append) as sink:
+    said: list[str] = []
+    with make_sink(f"127.0.0.1:{proxy.port}", on_away=said.append) as sink:
         sink.open()
         finish(sink, whole(0, piece(0)))
         proxy.freeze()
-        named = wait_until(lambda: told[-1], 60, "Kafka to be named")
+        named = wait_until(lambda: said[-1], 60, "Kafka to be named")
         # A piece alone goes to the producer's queue: that is no answer of Kafka. Another reason
         # takes the place of the first one when the client has ended the silent connection.
         finish(sink, Batch(piece(1)))
         assert named == "Kafka does not answer: no answer to a request"
-        assert told[-1].startswith("Kafka does not answer: ")
+        assert said[-1].startswith("Kafka does not answer: ")
         proxy.thaw()
-        wait_until(lambda: told[-1] == "", 60, "Kafka to answer")
+        wait_until(lambda: said[-1] == "", 60, "Kafka to answer")
         finish(sink, whole(1, piece(1)))
 
-    assert len([why for n, why in enumerate(told) if why and told[n - 1] == ""]) == 1
+    assert len([why for n, why in enumerate(said) if why and said[n - 1] == ""]) == 1
 
 
 def test_a_look_whether_kafka_answers_costs_the_same_in_a_cluster_of_any_size(
