@@ -28,7 +28,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -231,6 +231,9 @@ class Receiver(Closing):
         if failure and (consequence is None or isinstance(failure[0], FatalError)):
             raise failure[0]
         if consequence is not None:
+            if not failure:
+                with suppress(TransientError):
+                    self.spool()  # The server may have said why after the last frames.
             raise consequence
 
     def finish(self, timeout_s: float) -> None:

@@ -311,17 +311,22 @@ MISSING = "the server decodes without a publication"
     ["DROP PUBLICATION {}_leaf", "ALTER PUBLICATION {}_leaf RENAME TO x"],
     ids=["dropped", "renamed"],
 )
+@pytest.mark.parametrize("when", ["while it runs", "while it is down"])
 @alternating(__name__, 15, 18)
-def test_a_publication_that_goes_ends_the_gateway_if_it_misses_a_change(
-    scene: MakeScene, database: Database, statement: str
+def test_a_publication_that_is_not_there_ends_the_gateway_if_it_misses_a_change(
+    scene: MakeScene, database: Database, statement: str, when: str
 ) -> None:
     with database.connect() as connection:
         connection.execute(TABLES.encode())
         s = scene(DEFINITIONS, **QUICK)
         gateway = s.project.start()
         gateway.wait_until_copied()
+        if when == "while it is down":
+            assert gateway.terminate() == 0, gateway.log()
         connection.execute(statement.format(s.slot).encode())
         change(connection)
+        if when == "while it is down":
+            gateway = s.project.start()
 
         assert gateway.wait() == 1
         assert MISSING in gateway.log()
