@@ -147,7 +147,7 @@ class MembersWatch:
             existing = _read(connection, self._prefix, NEXT_LOCK_TIMEOUT)
             if len(existing) < len(SUFFIXES):
                 return {}
-            self._before = {name: replace(found, filters={}) for name, found in existing.items()}
+            self._before = _without_filters(existing)
             published: dict[TableId, CopyState | None] = {
                 (state.subscription, state.oid): state
                 for state in states

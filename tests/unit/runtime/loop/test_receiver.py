@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -201,6 +202,33 @@ def test_a_fatal_failure_meanwhile_is_the_cause_of_a_transient_one_of_the_block(
     with pytest.raises(GatewayError, match=raised), receiver.answering():
         fail()
     FakeSource.close(source)
+
+
+def test_a_reason_that_was_read_with_the_last_frames_is_the_cause_of_a_failure_of_the_block(
+    tmp_path: Path,
+) -> None:
+    given: list[bytes] = []
+
+    class Ended(FakeSource):
+        """Has nothing to be waited for: frames and reason are in the client's buffer."""
+
+        def receive(self, limit: int) -> Sequence[bytes]:
+            if given:
+                raise FatalError("the server decodes without a publication")
+            os.read(self._reader, 1)
+            given.append(row(1))
+            return given
+
+    def fail() -> None:
+        wait_until(lambda: bool(given), 60, "the last frames to be read")
+        raise TransientError("the slot was lost")
+
+    with (
+        Receiver(Ended([]), spool_directory=tmp_path) as receiver,
+        pytest.raises(GatewayError, match="decodes without a publication"),
+        receiver.answering(),
+    ):
+        fail()
 
 
 def test_a_backlog_frees_each_segment_as_it_is_read(tmp_path: Path) -> None:
